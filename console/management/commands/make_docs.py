@@ -1,0 +1,151 @@
+"""`manage.py make_docs`: write the documents that say what the modules say, docs/states.md and docs/roles.md.
+
+A test compares the files with the text that is made here: whoever adds a state or a role runs this command.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand
+from django.db.models import TextChoices
+
+from console.kernel import words
+from console.models.roles import HOLDERS, Capability, Role
+from effects import states as effects
+from runs import states as runs
+
+MADE_FROM = "This file is made from {modules} by `manage.py make_docs`; change them, not it."
+
+
+class Command(BaseCommand):
+    help = "Write docs/states.md and docs/roles.md from the modules that they describe."
+
+    def handle(self, *args: Any, **options: Any) -> None:  # noqa: ARG002
+        for name, text in documents().items():
+            (settings.BASE_DIR / "docs" / name).write_text(text)
+            self.stdout.write(f"docs/{name}")
+
+
+def documents() -> dict[str, str]:
+    """Each document's name in docs/ and its whole text."""
+    return {"states.md": states(), "roles.md": roles()}
+
+
+def states() -> str:
+    return document(
+        "States",
+        MADE_FROM.format(modules="`runs/states.py` and `effects/states.py`"),
+        "Where a run, an effect and everything beside them can stand. Rows hold the code, pages say the word.",
+        *run_sections(),
+        *effect_sections(),
+    )
+
+
+def run_sections() -> Iterable[str]:
+    yield "## Runs"
+    yield table(
+        ("code", "pages say", "no worker is on it; rows wake it", "needs a person", "final"),
+        (
+            (code(one), said(one, "run"), *marks(one, runs.WAITING, runs.NEEDS_A_PERSON, runs.FINAL))
+            for one in runs.RunStatus
+        ),
+    )
+    yield "### Why a run failed"
+    yield table(
+        ("code", "means", "pages say"),
+        ((code(one), str(one.label), words.failure_sentence(one.value)) for one in runs.Failure),
+    )
+    for title, choices in (
+        ("Kinds of runs", runs.RunKind),
+        ("Modes", runs.RunMode),
+        ("Executions: why one began", runs.Cause),
+        ("Executions: how one ended", runs.ExecutionOutcome),
+        ("Steps: how one ended", runs.StepOutcome),
+        ("Pauses: what one is", runs.PauseKind),
+        ("Inputs: their classes", runs.InputClass),
+    ):
+        yield from listed(title, choices)
+
+
+def effect_sections() -> Iterable[str]:
+    yield "## Effects"
+    yield "A status and, within it, a sub-state that says what is going on."
+    yield table(
+        ("status", "sub-state", "pages say", "surely unsent", "may have reached the receiver"),
+        (
+            (
+                code(status),
+                code(sub) if sub.value else "",
+                said(sub if sub.value else status, "effect"),
+                *marks(sub, effects.UNSENT, effects.UNRESOLVED_IN),
+            )
+            for status, subs in effects.SUB_STATES.items()
+            for sub in subs
+        ),
+    )
+    yield from listed("Attempts: how one stands", effects.Outcome, "attempt")
+    yield from listed("Reversibility", effects.Reversibility)
+    yield from listed("How a receiver tells repeats (dedup)", effects.Dedup)
+    yield "### Reviews: why one is open"
+    yield table(
+        ("code", "means", "pages say"),
+        (
+            (code(one), str(one.label), words.REVIEW_REASONS.get(one.value, ""))
+            for one in effects.ReviewReason
+        ),
+    )
+    yield "## Approvals"
+    yield from listed("Where one stands", effects.ApprovalStatus, "approval")
+    yield from listed("What one asks about", effects.Asked)
+    yield from listed("Decisions", effects.Decision, "approval")
+
+
+def roles() -> str:
+    return document(
+        "Roles",
+        MADE_FROM.format(modules="`console/models/roles.py`"),
+        "Who may do what in a workspace. A person may hold several roles; four eyes still means two people.",
+        table(
+            ("may", *(str(role.label) for role in Role)),
+            (
+                (str(one.label), *("yes" if role in HOLDERS[one] else "" for role in Role))
+                for one in Capability
+            ),
+        ),
+    )
+
+
+def listed(title: str, choices: type[TextChoices], word_table: str = "") -> Iterable[str]:
+    yield f"### {title}"
+    yield table(
+        ("code", "pages say" if word_table else "means"),
+        ((code(one), said(one, word_table) if word_table else str(one.label)) for one in choices),
+    )
+
+
+def code(one: TextChoices) -> str:
+    return f"`{one.value}`"
+
+
+def said(one: TextChoices, word_table: str) -> str:
+    return words.word(one.value, word_table).text
+
+
+def marks(one: TextChoices, *sets: Sequence[TextChoices]) -> list[str]:
+    return ["yes" if one in among else "" for among in sets]
+
+
+def table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [row(heads), "|" + "---|" * len(heads), *(row(cells) for cells in rows)]
+    return "\n".join(lines)
+
+
+def row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def document(title: str, *parts: str) -> str:
+    return "\n\n".join((f"# {title}", *parts)) + "\n"
