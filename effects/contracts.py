@@ -1,0 +1,321 @@
+"""What each effect type promises: one contract a type, in code, versioned.
+
+A contract is data. It says how the bytes are made (its wire), how the receiver tells repeats, how an answer is to be
+read, and what a person must decide. It sends nothing: effects.receivers does.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from email.message import EmailMessage
+from email.policy import SMTP
+from email.utils import formatdate, parseaddr
+from functools import cache
+from typing import Any, Protocol, cast
+from urllib.parse import quote
+
+from django.conf import settings
+from django.utils.module_loading import import_string
+from jsonschema import Draft202012Validator, FormatChecker
+from jsonschema.exceptions import SchemaError, ValidationError
+
+from console.kernel.canonical import JSONValue, canonicalise, to_plain
+from console.kernel.errors import Invalid
+from console.kernel.masking import compile_paths, mask, mask_text_secrets, protected_texts
+from effects.states import Dedup, Reversibility
+
+Payload = dict[str, Any]
+
+#: By how much an attempt's lease outlasts its total deadline, and within which its first byte must leave, in seconds.
+LEASE_MARGIN = 2.0
+#: As long as the columns they are kept in.
+LONGEST_RECIPIENT = 300
+LONGEST_CUSTOMER = 120
+#: One plain address in ASCII: what every mail server takes.
+_ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*")
+_FIELD = re.compile(r"\{(\w+)\}")
+#: How far our clock and a provider's may differ when a key's window is judged.
+SKEW = timedelta(seconds=60)
+#: Of a published retention only so much is relied on.
+RELIED_ON = 0.8
+
+
+class ContractError(Exception):
+    """A contract, or the set of them, can't be used. Raised at start, naming the contract."""
+
+
+@dataclass(frozen=True)
+class HttpLookUp:
+    """Where the receiver can be asked about an effect: a path with ``{key}`` or ``{effect_id}``.
+
+    *items* names the list in the answer, empty when the answer is the object itself and 404 means absent. *matches*
+    names the field that must equal the effect's key exactly. *more* names the flag of a list that is cut: what is
+    missing from such a list may still be there.
+    """
+
+    path: str
+    items: str = ""
+    more: str = "has_more"
+    matches: str = ""
+    object: str = ""
+
+
+@dataclass(frozen=True)
+class HttpWire:
+    """A JSON request over HTTP. The path may take fields of the payload, as ``/v1/tickets/{ticket_id}/notes``.
+
+    *echoes* are the fields that a truthful answer repeats: one that differs is a mismatch, never a completion.
+    *unprocessed* are the statuses that the provider documents as "nothing was done", *key_mismatch* its error codes
+    for "this key was used for another request".
+    """
+
+    method: str
+    path: str
+    key_header: str = ""
+    external_id: str = ""
+    reference: str = "id"
+    echoes: tuple[str, ...] = ()
+    unprocessed: frozenset[int] = frozenset({429})
+    key_mismatch: frozenset[str] = frozenset({"key_reused", "idempotency_error", "idempotency_key_reused"})
+    look_up: HttpLookUp | None = None
+
+    def misfit(self, payload: Payload) -> tuple[str, str] | None:
+        """The field that can't go into the path, and why. A value of dots would lead to another place."""
+        for name in _FIELD.findall(self.path):
+            if name not in payload:
+                return name, "is not in the payload, and the address needs it"
+            if not isinstance(payload[name], (str, int)) or not str(payload[name]).strip("."):
+                return name, "can't stand in an address"
+        return None
+
+    def render(self, payload: Payload, *, key: str) -> bytes:
+        """The request to store and to send again as it is: an envelope of method, path and body."""
+        fields = {name: quote(str(value), safe="") for name, value in payload.items()}
+        body = dict(payload)
+        if self.external_id:
+            body[self.external_id] = key
+        return json.dumps(
+            {
+                "method": self.method,
+                "path": self.path.format_map(fields),
+                "type": "application/json",
+                "body": base64.b64encode(canonicalise(body)).decode(),
+            }
+        ).encode()
+
+
+@dataclass(frozen=True)
+class SmtpWire:
+    """A mail. One Message-ID an effect, so that a reader can at least see that two are the same."""
+
+    sender: str
+    to: str = "to"
+    subject: str = "subject"
+    body: str = "body"
+    domain: str = "signalbox.invalid"
+
+    def misfit(self, payload: Payload) -> tuple[str, str] | None:
+        """The header that can't be made, and why. Exactly one plain address: another list would reach only some."""
+        for name in (self.to, self.subject):
+            if any(not character.isprintable() for character in str(payload.get(name, ""))):
+                return name, "holds a line break or another control character"
+        address = str(payload.get(self.to, ""))
+        name, parsed = parseaddr(address)
+        if name or parsed != address or not _ADDRESS.fullmatch(address):
+            return self.to, "is not exactly one mail address"
+        return None
+
+    def render(self, payload: Payload, *, key: str) -> bytes:
+        """The mail to store, with its own date and Message-ID, and to send again as it is."""
+        message = EmailMessage(policy=SMTP)
+        message["From"] = self.sender
+        message["To"] = payload[self.to]
+        message["Subject"] = payload[self.subject]
+        message["Date"] = formatdate()
+        message["Message-ID"] = f"<{key}@{self.domain}>"
+        message["X-Effect-ID"] = key
+        message.set_content(payload[self.body])
+        return json.dumps(
+            {
+                "sender": self.sender,
+                "to": [payload[self.to]],
+                "message": base64.b64encode(message.as_bytes()).decode(),
+            }
+        ).encode()
+
+
+Wire = HttpWire | SmtpWire
+
+
+@dataclass(frozen=True)
+class Asking:
+    """That a person must approve, and whom. Times in seconds from the moment the request is committed."""
+
+    group: str = ""
+    due: float = 4 * 3600
+    expires: float = 3 * 24 * 3600
+    grant: float = 24 * 3600
+
+
+@dataclass(frozen=True)
+class EffectContract:
+    """The promise of one effect type. Times are in seconds; an unknown *retention* is 0: no second send by key.
+
+    *deadline* is the total time of one delivery; *settle* how long after a send the receiver's look-up may still be
+    behind; *tries* and *give_up* bound the deliveries that are proven unsent; *authoritative* says that "not found"
+    proves absence.
+    """
+
+    type: str
+    version: int
+    title: str
+    receiver: str
+    wire: Wire
+    recipient: str
+    schema: Mapping[str, Any]
+    reversibility: Reversibility = Reversibility.IRREVERSIBLE
+    dedup: Dedup = Dedup.NONE
+    mask: tuple[str, ...] = ()
+    customer: str = ""
+    retention: float = 0
+    settle: float = 5
+    deadline: float = 10
+    tries: int = 8
+    give_up: float = 3600
+    authoritative: bool = False
+    asking: Asking | None = None
+    summary: Callable[[Payload], str] | None = None
+    facts: str = field(default="", compare=False)
+
+    @property
+    def key_window(self) -> timedelta:
+        """How long after the first send the same key may go again: now + deadline + skew < first + 0.8 × retention."""
+        return timedelta(seconds=RELIED_ON * self.retention - self.deadline) - SKEW
+
+    @property
+    def lease(self) -> float:
+        """How long an attempt may stay open: longer than the total deadline, so that a live sender settles first."""
+        return self.deadline + LEASE_MARGIN
+
+    def validated(self, payload: Mapping[str, Any]) -> Payload:
+        """*payload* in canonical values. Raises Invalid with the path of what does not fit; nothing is written then."""
+        plain = to_plain(dict(payload))
+        if not isinstance(plain, dict):
+            raise self._misfit("payload", "is not an object")
+        checked = Draft202012Validator(dict(self.schema), format_checker=FormatChecker())
+        errors = [self._told(error) for error in checked.iter_errors(plain)]
+        if errors:
+            path, message = errors[0]
+            raise Invalid(f"{self.type}: {path}: {message}", field=path, errors=errors)
+        if not self.recipient_of(plain):
+            raise self._misfit(self.recipient, "is not in the payload, and it is the recipient")
+        for name, longest in ((self.recipient, LONGEST_RECIPIENT), (self.customer, LONGEST_CUSTOMER)):
+            if name and len(self.recipient_of(plain, name)) > longest:
+                raise self._misfit(name, f"is longer than {longest} characters")
+        if misfit := self.wire.misfit(plain):
+            raise self._misfit(*misfit)
+        return plain
+
+    def _told(self, error: ValidationError) -> tuple[str, str]:
+        """Where and why; without the value where the contract protects it."""
+        path = ".".join(str(part) for part in error.absolute_path) or "payload"
+        protected = (
+            protected_texts({"value": cast(JSONValue, error.instance)}, ["value"])
+            if self._protects(path)
+            else []
+        )
+        return path, mask_text_secrets(error.message, protected)
+
+    def _protects(self, path: str) -> bool:
+        return any(path == protected or path.startswith(f"{protected}.") for protected in self.mask)
+
+    def _misfit(self, path: str, problem: str) -> Invalid:
+        return Invalid(f"{self.type}: {path} {problem}", field=path, errors=[(path, problem)])
+
+    def recipient_of(self, payload: Mapping[str, Any], path: str = "") -> str:
+        """What stands at *path*, the recipient's without one; empty where nothing does."""
+        value: Any = payload
+        for part in (path or self.recipient).split("."):
+            value = value.get(part) if isinstance(value, Mapping) else None
+        return "" if value is None else str(value)
+
+    def customer_of(self, payload: Mapping[str, Any]) -> str:
+        return self.recipient_of(payload, self.customer) if self.customer else ""
+
+    def shown(self, payload: Payload) -> Any:
+        """The payload as those may see it who may not see protected fields."""
+        return mask(payload, self.mask)
+
+    def shown_recipient(self, payload: Payload) -> str:
+        """The recipient, all but its outline hidden where the contract protects it."""
+        whole = self.recipient_of(payload)
+        if self.recipient not in self.mask:
+            return whole
+        name, at, domain = whole.partition("@")
+        return f"{name[:1]}•••{at}{domain}" if at else f"{whole[:1]}•••"
+
+
+class Contracts(Protocol):
+    def __getitem__(self, effect_type: str) -> EffectContract: ...
+
+
+class UnknownType(Invalid):
+    code = "unknown_effect_type"
+
+
+@cache
+def contracts() -> Mapping[str, EffectContract]:
+    """Every contract of the deployment, by type, from the dotted names in the settings.
+
+    Raises ContractError, naming it, for one that can't be imported, names no receiver, or stands twice.
+    """
+    found: dict[str, EffectContract] = {}
+    for name in settings.CONTRACTS:
+        try:
+            several = import_string(name.replace(":", "."))
+        except Exception as error:
+            raise ContractError(f"contracts {name} can't be imported: {error}") from error
+        for contract in several:
+            if contract.type in found:
+                raise ContractError(f"contract {contract.type} stands twice; the second is in {name}")
+            if problem := _unusable(contract):
+                raise ContractError(f"contract {contract.type} {problem} (in {name})")
+            found[contract.type] = contract
+    return found
+
+
+def contract(effect_type: str) -> EffectContract:
+    """The contract of *effect_type*; UnknownType when the deployment has none."""
+    try:
+        return contracts()[effect_type]
+    except KeyError:
+        raise UnknownType(
+            f"There is no contract for the effect type {effect_type!r}.", field="effect_type"
+        ) from None
+
+
+def _unusable(contract: EffectContract) -> str:
+    """Why a contract can't be used, in words; empty when it can."""
+    wire = contract.wire
+    http = wire if isinstance(wire, HttpWire) else None
+    if not contract.receiver:
+        return "names no receiver"
+    if contract.dedup == Dedup.KEY and not (http and http.key_header):
+        return "says dedup K but its wire sends no key"
+    if contract.dedup in (Dedup.NATURAL, Dedup.QUERY) and not (http and http.look_up):
+        return f"says dedup {contract.dedup} but its wire has no look-up"
+    if contract.dedup == Dedup.NATURAL and not (http and http.external_id):
+        return "says dedup N but its wire writes no external id"
+    try:
+        compile_paths(contract.mask)
+        Draft202012Validator.check_schema(dict(contract.schema))
+    except (ValueError, TypeError) as error:
+        return f"has a mask that can't be read: {error}"
+    except SchemaError as error:
+        return f"has a schema that is none: {error.message}"
+    return ""
