@@ -1,0 +1,150 @@
+"""What an execution carries while it goes: whose run it is, by which fence, and what each of its tasks has done."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.config import get_config
+from langgraph.errors import GraphBubbleUp
+from langgraph.runtime import RunControl
+
+from effects.ledger import OriginLost, Visit, Why
+from runs import moves
+from runs.engine.position import place_of, position_of
+from runs.engine.saver import FencedSaver
+
+
+class Stopped(GraphBubbleUp):
+    """The execution must not go on: it was fenced out, or the run was cancelled. Never swallowed for good."""
+
+
+class PauseSwallowed(GraphBubbleUp):
+    """A node caught its own pause and returned as if nothing had been asked."""
+
+    def __init__(self, node: str) -> None:
+        super().__init__(node)
+        self.node = node
+
+
+class ObligationDropped(GraphBubbleUp):
+    """A node that made an effect ran again and did not ask for it."""
+
+    def __init__(self, node: str, effect_ids: list[str]) -> None:
+        super().__init__(node)
+        self.node = node
+        self.effect_ids = effect_ids
+
+
+@dataclass
+class Going:
+    """One execution, as the ledger's origin and as the guard sees it."""
+
+    workspace_id: str
+    run_id: str
+    customer_ref: str
+    conversation_id: str
+    fence: int
+    worker_id: str
+    execution_id: str
+    saver: FencedSaver
+    effect_types: frozenset[str] = frozenset()
+    thread: int = field(default_factory=threading.get_ident)
+    control: RunControl = field(default_factory=RunControl)
+
+    @property
+    def name(self) -> str:
+        return self.execution_id
+
+    def hold(self) -> None:
+        """Lock the run's row for this transaction; OriginLost when it is not ours any more or is being cancelled."""
+        if not moves.hold_for_effect(self.run_id, self.fence):
+            raise OriginLost(f"run {self.run_id} is not held by this execution any more")
+
+    def drain(self, reason: str) -> None:
+        """Have the engine stop after the superstep that it is in. Any thread may call it, before the start too."""
+        self.control.request_drain(reason)
+
+    def check(self) -> None:
+        """Before a node: go on only while nothing has refused our writes."""
+        if self.saver.lost.is_set():
+            raise Stopped("fenced out")
+
+
+@dataclass
+class Task:
+    """One go at one node.
+
+    A graph that the node calls by itself has tasks of its own, each with its own place and its own counts; *visit*,
+    *pauses* and *stops* are the whole go's.
+    """
+
+    node: str
+    going: Going
+    config: RunnableConfig
+    visit: Visit = field(default_factory=Visit)
+    pauses: list[Any] = field(default_factory=list)
+    stops: list[BaseException] = field(default_factory=list)
+    asked: Counter[str] = field(default_factory=Counter)
+    proposed: set[str] = field(default_factory=set)
+    last_recording: str = ""
+    inner: dict[str, Task] = field(default_factory=dict)
+
+    @cached_property
+    def namespace(self) -> str:
+        return str(self.config["metadata"]["langgraph_checkpoint_ns"])
+
+    @property
+    def task_id(self) -> str:
+        """The engine's id of this task: the end of its namespace."""
+        return self.namespace.rsplit("|", 1)[-1].rpartition(":")[2]
+
+    @cached_property
+    def place(self) -> dict[str, Any]:
+        return place_of(self.config)
+
+    @cached_property
+    def position(self) -> str:
+        return position_of(self.place)
+
+    @property
+    def all(self) -> list[Task]:
+        """This task and those of the graphs that its node called."""
+        return [self, *self.inner.values()]
+
+    def at(self, config: RunnableConfig) -> Task:
+        """The task that *config* belongs to: this one, or one of a graph that its node called."""
+        namespace = str(config["metadata"]["langgraph_checkpoint_ns"])
+        if namespace == self.namespace:
+            return self
+        node = str(config["metadata"]["langgraph_node"])
+        made = Task(node, self.going, config, self.visit, self.pauses, self.stops)
+        return self.inner.setdefault(namespace, made)
+
+    def why(self, *, tool: str = "", tool_call_id: str = "", arguments: Any = None) -> Why:
+        return Why(
+            position=self.position,
+            place=self.place,
+            node=self.node,
+            tool=tool,
+            tool_call_id=tool_call_id,
+            arguments=arguments,
+            recording_id=self.last_recording,
+        )
+
+
+GOING: ContextVar[Going | None] = ContextVar("signalbox_going", default=None)
+TASK: ContextVar[Task | None] = ContextVar("signalbox_task", default=None)
+
+
+def current_task() -> Task:
+    """The task that is running. RuntimeError outside a node of a run: effects belong to runs."""
+    task = TASK.get()
+    if task is None:
+        raise RuntimeError("This may only be called inside a node of a workflow that a worker runs.")
+    return task.at(get_config())
