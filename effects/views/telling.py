@@ -1,0 +1,74 @@
+"""Where an effect stands, how repeats of it are told, and what became of a decision: in sentences."""
+
+from __future__ import annotations
+
+import re
+
+from effects.contracts import EffectContract, UnknownType, contract, contracts
+from effects.models import Effect
+from effects.states import Dedup, EffectStatus, Reversibility, SubState
+
+
+def promise_of(effect_type: str) -> EffectContract | None:
+    """The contract of a type; None where the deployment no longer has one: old rows are still shown."""
+    try:
+        return contract(effect_type)
+    except UnknownType:
+        return None
+
+
+def titles() -> dict[str, str]:
+    """The title of every effect type that the deployment has a contract for."""
+    return {promise.type: promise.title for promise in contracts().values()}
+
+
+def act_of(title: str) -> str:
+    """“Create an offer” as what a button does: create the offer."""
+    with_article = re.sub(r"^(\w+) an? ", r"\1 the ", title)
+    return with_article[:1].lower() + with_article[1:]
+
+
+def standing(effect: Effect) -> str:
+    """Where the effect stands, as one or two plain sentences about the outside world."""
+    receiver = effect.receiver.name
+    said = {
+        SubState.RECORDED: "The intent is saved. Nothing has been sent.",
+        SubState.AWAITING_APPROVAL: f"Nothing is sent until {effect.asked_of or 'an approver'} has approved it.",
+        SubState.READY: f"It may be sent, and goes to {receiver} when its run is worked on.",
+        SubState.IN_FLIGHT: f"A worker is sending it to {receiver} now.",
+        SubState.BACKOFF: f"{receiver} has not taken it so far; nothing was made. It is tried again by itself.",
+        SubState.HELD: f"It was never sent: {receiver} could not be reached in all the time there was.",
+        SubState.UNCERTAIN: (
+            f"{receiver} may or may not have it: an answer was lost. {receiver} is asked before anything is sent again."
+            if effect.dedup != Dedup.NONE
+            else f"{receiver} may or may not have it: an answer was lost, and {receiver} can't be asked. "
+            "It is not sent again by itself."
+        ),
+        SubState.REFUSED: f"{receiver} refused it and made nothing.",
+        SubState.REJECTED: "A person rejected it. Nothing was sent.",
+        SubState.CANCELLED: "It was cancelled with its run. Nothing was sent.",
+    }
+    if effect.sub_state:
+        return said[SubState(effect.sub_state)]
+    if effect.status == EffectStatus.ACCEPTED:
+        return f"{receiver} took it and has not yet said how it ended."
+    return f"Done, and {receiver} confirmed it."
+
+
+def dedup_method(effect: Effect) -> str:
+    """How the receiver tells a repeat from a new request, and so what a second sending would do."""
+    return {
+        Dedup.KEY: "Idempotency key: the same key with the same bytes is known as a repeat.",
+        Dedup.NATURAL: "Natural key: the receiver is searched for this effect's id first, and never made twice.",
+        Dedup.QUERY: "Look-up only: the receiver can be asked, but would not notice a repeat.",
+        Dedup.NONE: "None: the receiver cannot tell a repeat. It is sent once, and never again by itself.",
+    }[Dedup(effect.dedup)]
+
+
+def risk(effect: Effect) -> str:
+    """What can be undone, in one word and a half."""
+    return {
+        Reversibility.READ: "changes nothing",
+        Reversibility.REVERSIBLE: "can be undone",
+        Reversibility.IRREVERSIBLE: "cannot be undone",
+    }[Reversibility(effect.reversibility)]
