@@ -218,19 +218,11 @@ def decide(
     The same *token* again returns what it decided. Raises AlreadyDone or Expired (409, with what happened), Stale
     (409: the payload is not the one that was shown), Forbidden (403), Invalid (422).
     """
-    approval = (
-        Approval.objects.select_for_update(of=("self",))
-        .select_related("effect")
-        .filter(id=approval_id, workspace=actor.workspace)
-        .annotate(late=Q(expires_at__lte=Now()))
-        .first()
-    )
-    if approval is None:
-        raise NotFound(f"There is no approval {approval_id} here.")
+    approval, late = _locked(actor, approval_id)
     earlier = ApprovalDecision.objects.filter(token=token).first()
     if earlier is not None:
         return _same_form(earlier, approval, actor, decision)
-    _check_open(approval, late=approval.late)
+    _check_open(approval, late=late)
     if refusal := may_decide(actor, approval, involved=involved | editors_of(approval)):
         raise Forbidden(refusal)
     if approval.payload_hash != payload_hash or approval.version != version:
@@ -252,6 +244,26 @@ def decide(
         _ask_a_second(actor, approval, answer)
     elif approval.effect is not None:
         _move_effect(actor, approval, decision, reason)
+    _record(actor, approval, decision, reason)
+    return row
+
+
+def _locked(actor: Actor, approval_id: str) -> tuple[Approval, bool]:
+    """The approval, locked, and whether its time is over by the database's clock."""
+    approval = (
+        Approval.objects.select_for_update(of=("self",))
+        .select_related("effect")
+        .filter(id=approval_id, workspace=actor.workspace)
+        .annotate(late=Q(expires_at__lte=Now()))
+        .first()
+    )
+    if approval is None:
+        raise NotFound(f"There is no approval {approval_id} here.")
+    return approval, bool(approval.late)
+
+
+def _record(actor: Actor, approval: Approval, decision: Decision, reason: str) -> None:
+    """The audit event, in the words that the page says."""
     audit.record(
         workspace_id=approval.workspace_id,
         actor=actor.user,
@@ -265,7 +277,6 @@ def decide(
         revision=approval.revision,
         payload_hash=approval.payload_hash,
     )
-    return row
 
 
 def _same_form(
