@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from django.db import transaction
+from django.db import InterfaceError, OperationalError, transaction
 from django.utils import timezone
 
 from console.kernel.canonical import JSONValue, canonicalise, request_hash
 from console.kernel.crypto import seal_json, unseal_json
-from runs.engine.going import Stopped, current_task
+from effects.ledger import OriginLost
+from runs.engine.going import Stopped, Task, current_task
 from runs.models import Recorded, Recording
 from runs.states import InputClass
 
@@ -33,32 +34,24 @@ def recorded(
     nth = task.asked[hashed]
     task.asked[hashed] += 1
     going = task.going
-    stored = Recording.objects.filter(
-        run_id=going.run_id,
-        position=task.position,
-        kind=kind,
-        request_hash=hashed,
-        nth=nth,
-        dropped_at=None,
-    ).first()
+    key = {
+        "run_id": going.run_id,
+        "position": task.position,
+        "kind": kind,
+        "request_hash": hashed,
+        "nth": nth,
+    }
+    stored = Recording.objects.filter(**key, dropped_at=None).first()
     if stored is None:
         began = timezone.now()
         answer = ask()
         with transaction.atomic():
-            try:
-                going.hold()
-            except Exception as lost:
-                task.stops.append(lost)
-                raise Stopped(str(lost)) from lost
+            _hold(task)
             stored = Recording.objects.create(
-                run_id=going.run_id,
-                position=task.position,
+                **key,
                 place=task.place,
-                kind=kind,
                 name=name,
                 input_class=input_class,
-                request_hash=hashed,
-                nth=nth,
                 fence=going.fence,
                 request=seal_json(request, workspace=going.workspace_id, owner=going.run_id),
                 answer=seal_json(answer, workspace=going.workspace_id, owner=going.run_id),
@@ -68,3 +61,12 @@ def recorded(
     if kind == Recorded.MODEL:
         task.last_recording = stored.id
     return unseal_json(stored.answer, workspace=going.workspace_id, owner=going.run_id)
+
+
+def _hold(task: Task) -> None:
+    """Lock the run's row, or stop in a way that the guard sees even if the node catches it."""
+    try:
+        task.going.hold()
+    except (OriginLost, OperationalError, InterfaceError) as lost:
+        task.stops.append(lost)
+        raise Stopped(str(lost)) from lost
