@@ -17,11 +17,11 @@ app.autodiscover_tasks(["runs", "effects"])
 
 
 def worker_queues() -> list[str]:
-    """The queues of the workflow versions that this deployment holds: only their doorbells reach this worker."""
-    from console.doorbell import queue_of
+    """The queue of orders, and those of the workflow versions that this deployment holds: their doorbells reach it."""
+    from console.doorbell import ORDERS, queue_of
     from runs.engine.registry import workflows
 
-    return [queue_of(name) for name in workflows()]
+    return [ORDERS, *(queue_of(name) for name in workflows())]
 
 
 def _begin(**_: Any) -> None:

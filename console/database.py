@@ -7,6 +7,7 @@ of evidence only as far as EXCEPTIONS says. No other process needs the owner's U
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from typing import Any, LiteralString
 
 import psycopg
@@ -27,8 +28,27 @@ EXCEPTIONS: dict[tuple[LiteralString, LiteralString], tuple[LiteralString, ...]]
     ("public", "effects_approvaldecision"): ("SELECT", "INSERT"),
     # Filled in when its answer comes; a trigger guards those that have ended.
     ("public", "effects_effectattempt"): ("SELECT", "INSERT", "UPDATE"),
+    ("public", "effects_hookmessage"): ("SELECT", "INSERT"),
+    ("public", "effects_probe"): ("SELECT", "INSERT"),
+    ("public", "effects_wouldhave"): ("SELECT", "INSERT"),
+    # What has ended is guarded by triggers; nothing of it is ever deleted.
+    ("public", "effects_effect"): ("SELECT", "INSERT", "UPDATE"),
+    ("public", "effects_review"): ("SELECT", "INSERT", "UPDATE"),
+    ("public", "effects_order"): ("SELECT", "INSERT", "UPDATE"),
+    ("public", "effects_stop"): ("SELECT", "INSERT", "UPDATE"),
+    ("public", "effects_orphanscan"): ("SELECT", "INSERT", "UPDATE"),
+    ("public", "effects_ledgermark"): ("SELECT", "INSERT", "UPDATE"),
     ("public", "django_migrations"): ("SELECT",),
 }
+
+# What the application asks of the server itself: which database this is, and how far it has come (effects.restored).
+# Postgres lets every role call them; some services take that away.
+FUNCTIONS: tuple[LiteralString, ...] = (
+    "pg_control_system()",
+    "pg_current_wal_insert_lsn()",
+    "pg_current_wal_flush_lsn()",
+    "pg_walfile_name(pg_lsn)",
+)
 
 CONNECT_TIMEOUT_S = 5
 EXAMPLE = "postgresql://user:password@host:5432/database"
@@ -149,6 +169,41 @@ def grant(connection: Connection, role: str) -> None:
             connection.execute(
                 sql.SQL("GRANT {rights} ON {table} TO {role}").format(rights=_list(rights), **names)
             )
+
+
+class FunctionDenied(Exception):
+    """The application may not call a function of FUNCTIONS, and the owner may not let it. The message says who may."""
+
+
+def grant_functions(connection: Connection, role: str) -> None:
+    """Let the application role tell which database it is in. Raises FunctionDenied, naming what an administrator runs."""
+    for function in FUNCTIONS:
+        grant_it = sql.SQL("GRANT EXECUTE ON FUNCTION {} TO {}").format(
+            sql.SQL(function), sql.Identifier(role)
+        )
+        may = sql.SQL("SELECT has_function_privilege({}, {}, 'EXECUTE')").format(
+            sql.Literal(role), sql.Literal(function)
+        )
+        if connection.execute(may).fetchone() == (True,):
+            continue
+        with suppress(psycopg.errors.InsufficientPrivilege):
+            connection.execute(grant_it)
+        if connection.execute(may).fetchone() != (True,):
+            raise FunctionDenied(
+                f"{role} may not call {function}, so nobody would notice a restored database. "
+                f"Let an administrator run: {grant_it.as_string(connection)}"
+            )
+
+
+def guards_always_hold(connection: Connection) -> None:
+    """Take away pgtrigger's switch: a session could turn any guard off with `SET pgtrigger.ignore`.
+
+    The library installs its function anew with each trigger, so this runs after each migration.
+    """
+    connection.execute(
+        "CREATE OR REPLACE FUNCTION public._pgtrigger_should_ignore(trigger_name NAME) RETURNS BOOLEAN AS "
+        "'SELECT FALSE' LANGUAGE sql IMMUTABLE"
+    )
 
 
 def _grant_schema(connection: Connection, schema: sql.Identifier, role: sql.Identifier) -> None:

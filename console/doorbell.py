@@ -31,6 +31,10 @@ _bell.conf.update(
 )
 
 
+#: The queue of people's orders: every worker listens, since an effect needs no workflow's code.
+ORDERS = "orders"
+
+
 def queue_of(workflow: str) -> str:
     """The queue of one workflow version: only workers that hold ``name@version`` listen to it."""
     return f"runs.{workflow}"

@@ -221,6 +221,16 @@ CONTRACTS = env.words("SIGNALBOX_CONTRACTS")
 # How long one node may run before its run fails with step_deadline.
 STEP_SECONDS = env.number("SIGNALBOX_STEP_SECONDS", 600, at_least=1)
 SWEEP_SECONDS = env.number("SIGNALBOX_SWEEP_SECONDS", 1, at_least=0.05)
+# A file on storage that is not restored together with the database: the sweep notes there how far the ledger has come.
+HIGH_WATER_FILE = env.text("SIGNALBOX_HIGH_WATER", "")
+# Nothing irreversible is sent while Postgres may lose what it has confirmed. "no" is for test servers alone.
+DURABLE_ONLY = env.choice("SIGNALBOX_DURABLE_ONLY", "yes", ("yes", "no")) == "yes"
+if PRODUCTION and not DURABLE_ONLY:
+    raise env.BadEnvironment(
+        "SIGNALBOX_DURABLE_ONLY",
+        "is no, and production sends nothing on commits that may be lost",
+        "Remove it, and set fsync, full_page_writes and synchronous_commit of Postgres to on.",
+    )
 # Three losses without a new checkpoint or settled effect in between make the run failed "worker_lost".
 LOSSES_ALLOWED = 3
 RECURSION_LIMIT = int(env.number("SIGNALBOX_RECURSION_LIMIT", 200, at_least=1))

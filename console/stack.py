@@ -36,6 +36,11 @@ def receiver_secret() -> str:
     return f"{ACCOUNT}:{secrets.token_urlsafe(32)}"
 
 
+def webhook_secret() -> str:
+    """A secret as Standard Webhooks writes it: both sides of an address for webhooks hold it."""
+    return "whsec_" + base64.b64encode(secrets.token_bytes(32)).decode()
+
+
 # Made once and kept in the data folder: sealed rows and sessions must outlive a restart.
 SECRETS = {
     "SIGNALBOX_SECRET_KEY": lambda: secrets.token_urlsafe(50),
@@ -44,6 +49,7 @@ SECRETS = {
 DEMO_SECRETS = {
     "DEMO_PASSWORD": lambda: secrets.token_urlsafe(9),
     **{f"SIGNALBOX_RECEIVER_SECRET_{name}": receiver_secret for name in RECEIVERS},
+    "SIGNALBOX_RECEIVER_SECRET_CRM_HOOK": webhook_secret,
 }
 
 
@@ -142,6 +148,13 @@ def seed(env: Mapping[str, str]) -> Program:
 def day(env: Mapping[str, str]) -> Program:
     """Runs the workflows of the demo's day, which takes a minute; does nothing when that has been done."""
     return Program("day", manage("seed_demo", "--day"), without_owner(env), once=True)
+
+
+def probes(env: Mapping[str, str]) -> Program:
+    """Probes the demo's contracts that have not passed yet: until then nothing is sent a second time automatically."""
+    return Program(
+        "probe", manage("probe", "--all", "--missing", "--workspace", "acme"), without_owner(env), once=True
+    )
 
 
 def manage(*arguments: str) -> tuple[str, ...]:

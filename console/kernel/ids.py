@@ -41,6 +41,12 @@ PREFIXES: dict[str, str] = {
     "grp": "group",
     "usr": "user",
     "ord": "order",
+    "sto": "stop",
+    "rcy": "recovery",
+    "prb": "probe",
+    "hook": "webhook source",
+    "scan": "orphan scan",
+    "wld": "would-have",
 }
 EFFECT_PREFIX = "eff"
 
@@ -148,6 +154,11 @@ def successor_effect_id(original: str, number: int) -> str:
     if re.fullmatch(_EFFECT_PATTERN, original) is None or number < 1:
         raise ValueError("a successor needs an effect id and a number from 1")
     return _effect_id("signalbox effect again 1", original, str(number))
+
+
+def is_effect_id(text: str) -> bool:
+    """Whether *text* is, to the letter, what an effect's id looks like. Says nothing about whether there is one."""
+    return re.fullmatch(_EFFECT_PATTERN, text) is not None
 
 
 def position_hash(position: str) -> str:

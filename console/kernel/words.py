@@ -103,6 +103,55 @@ REVIEW: Mapping[str, Word] = {
     "closed": Word("Review closed", "shield-check", "still"),
 }
 
+ORDER: Mapping[str, Word] = {
+    "awaiting_second": Word("Waiting for a second person", "user-round-check", "turn"),
+    "due": Word("Due", "circle-dashed", "wait"),
+    "done": Word("Carried out", "circle-check", "done"),
+    "refused": Word("Refused", "circle-slash", "warn"),
+    "withdrawn": Word("Withdrawn", "circle-slash", "still"),
+}
+"""Orders: repeat, send as new, compensate. *Carried out* says what the product did, not what the receiver has."""
+
+KEY: Mapping[str, Word] = {
+    "none": Word("No key", "zap-off", "still"),
+    "unopened": Word("Not in use yet", "circle-dashed", "wait"),
+    "open": Word("Window open", "lock-open", "work"),
+    "passed": Word("Window passed", "timer", "warn"),
+}
+"""Whether the receiver would still know a repeat by the effect's key."""
+
+RECOVERY: Mapping[str, Word] = {
+    "running": Word("Running", "circle-play", "work"),
+    "stopped": Word("Stopped", "circle-pause", "warn"),
+    "waiting": Word("Waiting", "circle-dashed", "wait"),
+    "done": Word("Done", "circle-check", "done"),
+    "skipped": Word("Left alone", "circle-slash", "still"),
+    "not_reached": Word("Not reached", "circle-pause", "warn"),
+}
+"""Recoveries and their effects. *Done* of an effect says that it was ordered or asked about, not how it ended."""
+
+VERDICT: Mapping[str, Word] = {
+    "deliver": Word("Delivered again", "repeat-2", "work"),
+    "look": Word("Looked up first", "search", "wait"),
+    "skip": Word("Left alone", "circle-slash", "still"),
+}
+
+PROBE: Mapping[str, Word] = {
+    "passed": Word("Probe passed", "circle-check", "done"),
+    "failed": Word("Probe failed", "octagon-x", "bad"),
+    "outdated": Word("Probe outdated", "history", "warn"),
+    "never": Word("Never probed", "circle-dashed", "warn"),
+    "nowhere": Word("No receiver here", "circle-slash", "still"),
+}
+"""What trying a contract at a workspace's receiver showed. *Outdated*: of another version, or another account."""
+
+SCAN: Mapping[str, Word] = {
+    "due": Word("Due", "circle-dashed", "wait"),
+    "running": Word("Running", "circle-play", "work"),
+    "done": Word("Done", "circle-check", "done"),
+    "failed": Word("Failed", "octagon-x", "bad"),
+}
+
 TABLES: Mapping[str, Mapping[str, Word]] = {
     "run": RUN,
     "effect": EFFECT,
@@ -110,6 +159,12 @@ TABLES: Mapping[str, Mapping[str, Word]] = {
     "approval": APPROVAL,
     "step": STEP,
     "review": REVIEW,
+    "order": ORDER,
+    "key": KEY,
+    "recovery": RECOVERY,
+    "scan": SCAN,
+    "verdict": VERDICT,
+    "probe": PROBE,
 }
 
 REVIEW_REASONS: Mapping[str, str] = {
@@ -192,6 +247,11 @@ FAILURES: Mapping[str, Failure] = {
         "A step went on without its answer",
         "Step {it} asked a person and returned without waiting for the answer.",
         "A step asked a person and returned without waiting for the answer.",
+    ),
+    "not_permitted": Failure(
+        "Permission was taken away",
+        "{it} set this run going last and may no longer run anything here; nothing more was sent.",
+        "Who set this run going last may no longer run anything here; nothing more was sent.",
     ),
     "limit": Failure(
         "A limit was reached",

@@ -38,11 +38,16 @@ class Command(BaseCommand):
         create_schema(owner_url)
         with psycopg.connect(owner_url, autocommit=True) as owner:
             provide_role(owner, role, password)
+            database.guards_always_hold(owner)
             try:
                 database.grant(owner, role)
-            except database.TableMissing as missing:
-                raise CommandError(str(missing)) from None
+                database.grant_functions(owner, role)
+            except (database.TableMissing, database.FunctionDenied) as refused:
+                raise CommandError(str(refused)) from None
         database.require("DATABASE_URL")
+        from effects import restored
+
+        restored.check()  # what was restored sends nothing, from before the first process starts
         if options["verbosity"]:
             self.stdout.write(f"The database is set up; {role} may use it.")
 

@@ -107,7 +107,7 @@ class Command(BaseCommand):
         self.stdout.flush()
         if seeded:
             supervisor.say("the demo's day is run now; watch its runs come in, for about a minute")
-            supervisor.start([stack.day(environment())])
+            supervisor.start([stack.day(environment()), stack.probes(environment())])
         supervisor.watch()
 
     def _seed(self, supervisor: Supervisor, environment: dict[str, str], ports: stack.Ports) -> bool:
