@@ -1,33 +1,27 @@
 """What each effect type promises: one contract a type, in code, versioned.
 
-A contract is data. It says how the bytes are made (its wire), how the receiver tells repeats, how an answer is to be
-read, and what a person must decide. It sends nothing: effects.receivers does.
+A contract is data. It says how the bytes are made and an answer is read (its wire), how the receiver tells repeats,
+and what a person must decide. It sends nothing: effects.receivers does.
 """
 
 from __future__ import annotations
 
-import base64
-import json
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
-from email.message import EmailMessage
-from email.policy import SMTP
-from email.utils import formatdate, parseaddr
+from datetime import date, timedelta
 from functools import cache
 from typing import Any, Protocol, cast
-from urllib.parse import quote
 
 from django.conf import settings
 from django.utils.module_loading import import_string
 from jsonschema import Draft202012Validator, FormatChecker
 from jsonschema.exceptions import SchemaError, ValidationError
 
-from console.kernel.canonical import JSONValue, canonicalise, to_plain
+from console.kernel.canonical import JSONValue, to_plain
 from console.kernel.errors import Invalid
 from console.kernel.masking import compile_paths, mask, mask_text_secrets, protected_texts
 from effects.states import Dedup, Reversibility
+from effects.wires import HttpLookUp, HttpWire, Wire
 
 Payload = dict[str, Any]
 
@@ -36,9 +30,6 @@ LEASE_MARGIN = 2.0
 #: As long as the columns they are kept in.
 LONGEST_RECIPIENT = 300
 LONGEST_CUSTOMER = 120
-#: One plain address in ASCII: what every mail server takes.
-_ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*")
-_FIELD = re.compile(r"\{(\w+)\}")
 #: How far our clock and a provider's may differ when a key's window is judged.
 SKEW = timedelta(seconds=60)
 #: Of a published retention only so much is relied on.
@@ -50,106 +41,12 @@ class ContractError(Exception):
 
 
 @dataclass(frozen=True)
-class HttpLookUp:
-    """Where the receiver can be asked about an effect: a path with ``{key}`` or ``{effect_id}``.
+class Fact:
+    """What a provider documents and a contract relies on, where, and when that was last read."""
 
-    *items* names the list in the answer, empty when the answer is the object itself and 404 means absent. *matches*
-    names the field that must equal the effect's key exactly. *more* names the flag of a list that is cut: what is
-    missing from such a list may still be there.
-    """
-
-    path: str
-    items: str = ""
-    more: str = "has_more"
-    matches: str = ""
-    object: str = ""
-
-
-@dataclass(frozen=True)
-class HttpWire:
-    """A JSON request over HTTP. The path may take fields of the payload, as ``/v1/tickets/{ticket_id}/notes``.
-
-    *echoes* are the fields that a truthful answer repeats: one that differs is a mismatch, never a completion.
-    *unprocessed* are the statuses that the provider documents as "nothing was done", *key_mismatch* its error codes
-    for "this key was used for another request".
-    """
-
-    method: str
-    path: str
-    key_header: str = ""
-    external_id: str = ""
-    reference: str = "id"
-    echoes: tuple[str, ...] = ()
-    unprocessed: frozenset[int] = frozenset({429})
-    key_mismatch: frozenset[str] = frozenset({"key_reused", "idempotency_error", "idempotency_key_reused"})
-    look_up: HttpLookUp | None = None
-
-    def misfit(self, payload: Payload) -> tuple[str, str] | None:
-        """The field that can't go into the path, and why. A value of dots would lead to another place."""
-        for name in _FIELD.findall(self.path):
-            if name not in payload:
-                return name, "is not in the payload, and the address needs it"
-            if not isinstance(payload[name], (str, int)) or not str(payload[name]).strip("."):
-                return name, "can't stand in an address"
-        return None
-
-    def render(self, payload: Payload, *, key: str) -> bytes:
-        """The request to store and to send again as it is: an envelope of method, path and body."""
-        fields = {name: quote(str(value), safe="") for name, value in payload.items()}
-        body = dict(payload)
-        if self.external_id:
-            body[self.external_id] = key
-        return json.dumps(
-            {
-                "method": self.method,
-                "path": self.path.format_map(fields),
-                "type": "application/json",
-                "body": base64.b64encode(canonicalise(body)).decode(),
-            }
-        ).encode()
-
-
-@dataclass(frozen=True)
-class SmtpWire:
-    """A mail. One Message-ID an effect, so that a reader can at least see that two are the same."""
-
-    sender: str
-    to: str = "to"
-    subject: str = "subject"
-    body: str = "body"
-    domain: str = "signalbox.invalid"
-
-    def misfit(self, payload: Payload) -> tuple[str, str] | None:
-        """The header that can't be made, and why. Exactly one plain address: another list would reach only some."""
-        for name in (self.to, self.subject):
-            if any(not character.isprintable() for character in str(payload.get(name, ""))):
-                return name, "holds a line break or another control character"
-        address = str(payload.get(self.to, ""))
-        name, parsed = parseaddr(address)
-        if name or parsed != address or not _ADDRESS.fullmatch(address):
-            return self.to, "is not exactly one mail address"
-        return None
-
-    def render(self, payload: Payload, *, key: str) -> bytes:
-        """The mail to store, with its own date and Message-ID, and to send again as it is."""
-        message = EmailMessage(policy=SMTP)
-        message["From"] = self.sender
-        message["To"] = payload[self.to]
-        message["Subject"] = payload[self.subject]
-        message["Date"] = formatdate()
-        message["Message-ID"] = f"<{key}@{self.domain}>"
-        message["X-Effect-ID"] = key
-        message.set_content(payload[self.body])
-        return json.dumps(
-            {
-                "sender": self.sender,
-                "to": [payload[self.to]],
-                "message": base64.b64encode(message.as_bytes()).decode(),
-            }
-        ).encode()
-
-
-Wire = HttpWire | SmtpWire
+    says: str
+    source: str
+    checked: date
 
 
 @dataclass(frozen=True)
@@ -163,12 +60,30 @@ class Asking:
 
 
 @dataclass(frozen=True)
+class Compensates:
+    """Which type an effect takes back, and where both say how much (minor units): never more than the original's.
+
+    Without *amount* it takes back the whole, and so once. *reference*: where it names the original by the receiver's
+    own number; the ledger writes that, and nobody types it.
+    """
+
+    type: str
+    amount: str = ""
+    original_amount: str = ""
+    reference: str = ""
+
+
+@dataclass(frozen=True)
 class EffectContract:
     """The promise of one effect type. Times are in seconds; an unknown *retention* is 0: no second send by key.
 
     *deadline* is the total time of one delivery; *settle* how long after a send the receiver's look-up may still be
-    behind; *tries* and *give_up* bound the deliveries that are proven unsent; *authoritative* says that "not found"
-    proves absence.
+    behind; *tries* and *give_up* bound the deliveries that are proven unsent; *authoritative* says that *looks* looks
+    in a row that did not find it prove absence. *synchronous*: a 2xx is the final result; otherwise it is accepted,
+    and the result is due *final_within* later. *creates*: each makes an object of its own.
+
+    *double* answers in the receiver's place in a simulation. *harmless* makes a payload that does no harm at the
+    receiver, from a text that is new each time: what a probe sends. *compensates*: it takes back another effect.
     """
 
     type: str
@@ -188,9 +103,16 @@ class EffectContract:
     tries: int = 8
     give_up: float = 3600
     authoritative: bool = False
+    looks: int = 1
+    synchronous: bool = True
+    final_within: float = 24 * 3600
+    creates: bool = False
+    compensates: Compensates | None = None
+    double: Callable[[Payload], JSONValue] | None = None
+    harmless: Callable[[str], Payload] | None = None
     asking: Asking | None = None
     summary: Callable[[Payload], str] | None = None
-    facts: str = field(default="", compare=False)
+    facts: tuple[Fact, ...] = field(default=(), compare=False)
 
     @property
     def key_window(self) -> timedelta:
@@ -305,12 +227,25 @@ def _unusable(contract: EffectContract) -> str:
     http = wire if isinstance(wire, HttpWire) else None
     if not contract.receiver:
         return "names no receiver"
+    if http and (problem := http.unusable()):
+        return problem
     if contract.dedup == Dedup.KEY and not (http and http.key_header):
         return "says dedup K but its wire sends no key"
     if contract.dedup in (Dedup.NATURAL, Dedup.QUERY) and not (http and http.look_up):
         return f"says dedup {contract.dedup} but its wire has no look-up"
-    if contract.dedup == Dedup.NATURAL and not (http and http.external_id):
-        return "says dedup N but its wire writes no external id"
+    if contract.dedup == Dedup.NATURAL and not (http and http.carries_key):
+        return "says dedup N but its wire writes the effect's id nowhere"
+    if contract.authoritative and not (http and http.look_up):
+        return "says that its look-up is authoritative but its wire has none"
+    if contract.looks < 1 or contract.tries < 1 or contract.deadline <= 0:
+        return "needs at least one look, one try and a deadline above 0"
+    if not contract.synchronous and not (http and (http.look_up or http.poll or http.hook)):
+        return "says that a 2xx is not the final result but nothing tells it: no poll, no look-up, no webhook"
+    shows_commands = http and isinstance(http.look_up, HttpLookUp) and http.look_up.progress
+    if contract.authoritative and not contract.synchronous and not shows_commands:
+        return "says that its look-up proves absence but it shows no command that is still under way"
+    if contract.final_within <= 0:
+        return "needs a time within which its final result is due"
     try:
         compile_paths(contract.mask)
         Draft202012Validator.check_schema(dict(contract.schema))

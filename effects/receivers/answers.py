@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 from console.kernel.masking import mask_text_secrets
@@ -16,7 +17,11 @@ LONGEST_TEXT = 600
 
 @dataclass(frozen=True)
 class Answer:
-    """How one delivery ended. NOT_SENT only where no byte of the request left, or the provider says so."""
+    """How one delivery ended. NOT_SENT only where no byte of the request left, or the provider says so.
+
+    *mismatch*: something else exists under the key. *cached_error*: the receiver keeps this failure under the key and
+    would only repeat it, so that sending again says nothing new. *said_at*: by the receiver's own clock.
+    """
 
     outcome: Outcome
     status: str = ""
@@ -25,6 +30,8 @@ class Answer:
     problem: str = ""
     retry_after: float | None = None
     mismatch: bool = False
+    cached_error: bool = False
+    said_at: datetime | None = None
 
     def fit_to_keep(self, hidden: Iterable[str]) -> Answer:
         """The same with words that may be stored and shown: without *hidden*, cut, and of storable characters."""
@@ -33,7 +40,10 @@ class Answer:
 
 @dataclass(frozen=True)
 class Finding:
-    """What a look-up found: found, absent, several, mismatch or unclear. ABSENT proves nothing by itself."""
+    """What a receiver says later, asked or not: found, under_way, failed, absent, several, mismatch or unclear.
+
+    *absent* proves nothing by itself. *failed* is the receiver's own final answer: it has the command, nothing exists.
+    """
 
     found: str
     reference: str = ""

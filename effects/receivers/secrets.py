@@ -13,6 +13,11 @@ class SecretMissing(Exception):
     """No secret of that name is set. The message says where it is looked for and holds no secret."""
 
 
+def is_name(text: str) -> bool:
+    """Whether a secret can be called so."""
+    return _NAME.fullmatch(text) is not None
+
+
 def secret(name: str) -> str:
     """The secret *name*: from SIGNALBOX_RECEIVER_SECRET_<NAME>, or a file of that name in SIGNALBOX_RECEIVER_SECRETS.
 
@@ -20,7 +25,7 @@ def secret(name: str) -> str:
     """
     if not name:
         return ""
-    if not _NAME.fullmatch(name):
+    if not is_name(name):
         raise SecretMissing(f"{name!r} is no name of a secret")
     variable = "SIGNALBOX_RECEIVER_SECRET_" + name.upper().replace("-", "_")
     value = os.environ.get(variable, "").strip() or _from_folder(name)

@@ -52,7 +52,12 @@ def deliver(
     try:
         if host not in hosts:
             raise Refused(f"{host} is not among the receiver's hosts")
-        session.connect(check_address(host, port), port)
+        code, said = session.connect(check_address(host, port), port)
+        if code != 220:
+            # A server that takes nothing now (RFC 5321, 3.1): smtplib would go on all the same.
+            return Answer(
+                Outcome.NOT_SENT, str(code), problem=f"The mail server takes nothing ({code}): {_words(said)}"
+            )
         # The address was resolved once; the certificate has to be that of the name.
         session._host = host  # type: ignore[attr-defined]  # smtplib takes the name for TLS from here
         session.ehlo_or_helo_if_needed()
@@ -103,9 +108,13 @@ def _hand_over(session: smtplib.SMTP, stored: dict[str, object], raw: bytes, dea
 
 def _refusal(code: int, said: bytes | str, *, sent: bool) -> Answer:
     """RFC 5321: 5yz is a final refusal, 4yz "try again"; a reply to DATA in either class means it was not taken."""
-    words = said.decode("utf-8", "replace") if isinstance(said, bytes) else said
+    words = _words(said)
     if code < 0 or (sent and code < 400):
         return Answer(Outcome.UNKNOWN, str(code), problem=f"The mail server's answer was cut off: {words}")
     if 400 <= code < 500:
         return Answer(Outcome.NOT_SENT, str(code), problem=f"The mail server asked to wait ({code}): {words}")
     return Answer(Outcome.REFUSED, str(code), problem=f"{code}: {words}")
+
+
+def _words(said: bytes | str) -> str:
+    return said.decode("utf-8", "replace") if isinstance(said, bytes) else said

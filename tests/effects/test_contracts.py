@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
-from effects.contracts import ContractError, EffectContract, HttpWire, UnknownType, contract, contracts
+from effects.contracts import ContractError, EffectContract, UnknownType, contract, contracts
 from effects.states import Dedup
+from effects.wires import HttpWire
 from tests.effects import promises
 
 deployed: tuple[EffectContract, ...] = ()
@@ -34,7 +35,7 @@ REFUSED: dict[str, tuple[EffectContract, ...]] = {
     ),
     # The look-up would find nothing: what it looks for is never written.
     "by natural key, and no id is written": (
-        replace(promises.ticket, wire=replace(promises.offer.wire, external_id="")),
+        replace(promises.ticket, wire=replace(promises.offer.wire, external_id="", listing=None)),
     ),
 }
 

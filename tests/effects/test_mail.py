@@ -22,8 +22,9 @@ from cryptography.x509.oid import NameOID
 
 from console.kernel.errors import Invalid
 from effects import reconcile
-from effects.ledger import Refused, Result, Wait
+from effects.ledger import Refused, Wait
 from effects.models import EffectAttempt
+from effects.origin import Result
 from tests.effects.book import Book
 from tests.effects.odd import OddMailServer
 from tests.stack import free_port
