@@ -1,4 +1,4 @@
-"""What every page shares: the workspace in its address, the actor in it, and refusals as pages.
+"""What every page shares: the workspace in its address, the actor in it, refusals as pages, and a form's token.
 
 It stands below the apps, so that their views can use it as those of the console do.
 """
@@ -9,14 +9,23 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Concatenate, ParamSpec
 from urllib.parse import urlencode
+from uuid import uuid4
 
+from django import forms
 from django.contrib.auth.views import redirect_to_login
-from django.http import HttpRequest, HttpResponse, HttpResponseBase, HttpResponseRedirect, JsonResponse
+from django.http import (
+    HttpRequest,
+    HttpResponse,
+    HttpResponseBase,
+    HttpResponseRedirect,
+    JsonResponse,
+    QueryDict,
+)
 from django.shortcuts import render
 from django.urls import reverse
 
 from console.access import Actor, actor_in
-from console.kernel.errors import Refusal
+from console.kernel.errors import BadRequest, Refusal
 from console.models import Capability, User
 
 P = ParamSpec("P")
@@ -29,6 +38,25 @@ class SeeOther(HttpResponseRedirect):
     """After a command: what it did stands at another address, to be fetched with GET."""
 
     status_code = 303
+
+
+def new_token() -> str:
+    """One for each form that is shown: posting it twice does its act once."""
+    return uuid4().hex
+
+
+class LeverForm(forms.Form):
+    """What every command's form carries."""
+
+    form_token = forms.RegexField(regex=r"\A[0-9A-Za-z-]{8,64}\Z", widget=forms.HiddenInput)
+
+    @classmethod
+    def token_of(cls, given: QueryDict) -> str:
+        """The token that was posted. Raises BadRequest without one: such a form was not made here."""
+        form = LeverForm(given)
+        if not form.is_valid():
+            raise BadRequest("This form has no token. Open it again.", field="form_token")
+        return str(form.cleaned_data["form_token"])
 
 
 class PageMiddleware:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from django.urls import URLPattern, URLResolver, include, path
 
 from console.views import audit, health, home, live, search, styleguide
+from effects.views import hooks
 
 handler400 = "console.views.faults.bad_request"
 handler403 = "console.views.faults.forbidden"
@@ -26,6 +27,7 @@ urlpatterns = [
     path("", home.root, name="root"),
     path("w/<slug:workspace>/", include(workspace)),
     path("api/v1/", include("console.api_urls")),
+    path("hooks/<str:hook_id>", hooks.hook, name="hook"),
     path("accounts/", include("allauth.urls")),
     path("health/", health.health, name="health"),
     path("styleguide", styleguide.styleguide, name="styleguide"),

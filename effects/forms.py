@@ -1,21 +1,24 @@
-"""The forms of the ledger's pages: filters, decisions, and a form made from a JSON schema."""
+"""The forms of the ledger's pages: filters, decisions, orders, and a form made from a JSON schema."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from django import forms
+from django.db.models import Q
 
 from console.kernel.canonical import JSONValue, parse_json
 from console.kernel.errors import BadRequest, Invalid, Refusal
+from console.pages import LeverForm
 from effects.contracts import contracts
-from effects.states import EffectStatus, SubState
+from effects.states import EffectStatus, ReviewOutcome, ReviewReason, StopScope, SubState
 
 #: Longer values than this get several lines to be read and edited in.
 ONE_LINE = 80
+LONGEST_REASON = 2000
 _PLAIN_NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 #: One word, and no wildcard or control character: what an id, a reference or a name of ours is made of.
 _FORM_TOKEN = re.compile(r"[0-9a-f]{32}")
@@ -31,10 +34,15 @@ class DecisionForm(forms.Form):
     token = forms.RegexField(_FORM_TOKEN)
     reason = forms.CharField(
         required=False,
-        max_length=2000,
-        widget=forms.Textarea(attrs={"rows": 2, "maxlength": 2000}),
+        max_length=LONGEST_REASON,
+        widget=forms.Textarea(attrs={"rows": 2, "maxlength": LONGEST_REASON}),
         error_messages={"max_length": "Say it in at most %(limit_value)d characters."},
     )
+
+    def must_say(self) -> None:
+        """Show the reason as what it is here: the words in which the second person, too, accepts the risk."""
+        self.fields["reason"].required = True
+        self.fields["reason"].label = "In your own words, that you accept the risk of a second one"
 
     def check_carried(self) -> None:
         """BadRequest where the fields that the page itself writes are missing or malformed: nobody typed those."""
@@ -44,6 +52,201 @@ class DecisionForm(forms.Form):
                 "This form did not come from the approval's page. Open the page and decide there.",
                 field=sorted(broken)[0],
             )
+
+
+def _words(label: str, missing: str, rows: int = 2) -> forms.CharField:
+    """A text that a person has to write in words of their own."""
+    return forms.CharField(
+        label=label,
+        max_length=LONGEST_REASON,
+        widget=forms.Textarea(attrs={"rows": rows, "maxlength": LONGEST_REASON}),
+        error_messages={
+            "required": missing,
+            "max_length": "Say it in at most %(limit_value)d characters.",
+        },
+    )
+
+
+class OrderForm(LeverForm):
+    """An order about an effect. *seen* names what the person was told it would do when they wrote it.
+
+    *overrides*: nothing proves that the receiver does not have it, so they type its id and accept a second one.
+    What it carries unseen is the page's to write, fresh each time it is shown; what was typed stays.
+    """
+
+    seen = forms.CharField(max_length=64, required=False, widget=forms.HiddenInput)
+    reason = _words("Reason", "Say why.")
+    typed_id = forms.CharField(
+        label="Type the effect's id",
+        max_length=60,
+        widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false", "class": "mono"}),
+        error_messages={
+            "required": "Type the effect's id, exactly: it is the one that may come to exist twice."
+        },
+    )
+    accepts = _words(
+        "Accept a second one, in your own words",
+        "Say in your own words that you accept the risk of a second one.",
+    )
+
+    def __init__(self, data: Any = None, *, name: str, overrides: bool = False) -> None:
+        super().__init__(data, auto_id=f"{name}_%s")
+        if not overrides:
+            del self.fields["typed_id"], self.fields["accepts"]
+
+    def text(self, name: str) -> str:
+        """What was typed there; empty where it could not be read or is not asked. Only after is_valid()."""
+        return str(self.cleaned_data.get(name, ""))
+
+    @property
+    def typed(self) -> list[str]:
+        """What a person wrote into it, to be kept on the page when the act is no longer offered."""
+        return [text for name in ("reason", "accepts") if (text := str(self.data.get(name, "")).strip())]
+
+    def refuse(self, refusal: Refusal) -> None:
+        """Put a refusal beside the field that it names, where it stands here."""
+        if refusal.field in self.fields and refusal.field not in self.errors:
+            self.add_error(refusal.field, refusal.message)
+
+
+class WithdrawForm(LeverForm):
+    """Why an order is taken back."""
+
+    reason = _words("Why you withdraw it", "Say why you withdraw it.")
+
+    def __init__(self, data: Any = None, *, order_id: str) -> None:
+        super().__init__(data, auto_id=f"withdraw_{order_id}_%s")
+
+
+class RefusableForm(LeverForm):
+    """A form of a few words, that shows a refusal beside the field that it names."""
+
+    def text(self, name: str) -> str:
+        """What was typed there; empty where it could not be read. Only after is_valid()."""
+        return str(self.cleaned_data.get(name, ""))
+
+    def refuse(self, refusal: Refusal) -> bool:
+        """Put a refusal beside its field. False: it names none that stands here."""
+        if refusal.field not in self.fields:
+            return False
+        if refusal.field not in self.errors:
+            self.add_error(refusal.field, refusal.message)
+        return True
+
+    @property
+    def typed(self) -> list[str]:
+        """What a person wrote into it, to be kept on the page when it is no longer offered."""
+        return [text for name in ("evidence", "reason") if (text := str(self.data.get(name, "")).strip())]
+
+
+class SettleForm(RefusableForm):
+    """One way to settle a review. *name*: the outcome's code; evidence is asked for where something was done."""
+
+    evidence = forms.CharField(
+        label="The receiver's own reference of it",
+        max_length=200,
+        widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false", "class": "mono"}),
+        error_messages={"required": "Give the receiver's own reference of it."},
+    )
+    reason = _words("What you found out, and how", "Say what you found out, and how.")
+
+    def __init__(self, data: Any = None, *, name: str) -> None:
+        super().__init__(data, auto_id=f"{name}_%s")
+        self.name = name
+        if name != ReviewOutcome.DONE:
+            del self.fields["evidence"]
+
+
+class DeclineForm(LeverForm):
+    """Why the second person does not agree."""
+
+    reason = _words("Why you do not agree", "Say why you do not agree.")
+
+    def __init__(self, data: Any = None) -> None:
+        super().__init__(data, auto_id="decline_%s")
+
+
+class StopForm(RefusableForm):
+    """What is to be stopped, and why. The safest choice is none: nothing is preselected."""
+
+    target = forms.ChoiceField(
+        label="What is not to be sent", error_messages={"required": "Choose what to stop."}
+    )
+    reason = _words("Why", "Say why.")
+
+    def __init__(self, data: Any = None, *, targets: Sequence[tuple[str, str]]) -> None:
+        super().__init__(data, auto_id="stop_%s")
+        self.fields["target"].choices = [("", "Choose…"), *targets]  # type: ignore[attr-defined]
+
+    def chosen(self) -> tuple[StopScope, str]:
+        """The scope and its target. Raises Invalid where none was chosen."""
+        scope, _, target = self.text("target").partition(":")
+        if scope not in StopScope.values:
+            raise Invalid("Choose what to stop.", field="target")
+        return StopScope(scope), target
+
+
+class LiftForm(LeverForm):
+    """Why sending may go on."""
+
+    reason = _words("Why sending may go on", "Say why sending may go on.")
+
+    def __init__(self, data: Any = None, *, stop_id: str) -> None:
+        super().__init__(data, auto_id=f"lift_{stop_id}_%s")
+
+
+class RecoverForm(RefusableForm):
+    """Why, and how fast. What it was shown for is the page's to carry."""
+
+    digest = forms.CharField(max_length=64, widget=forms.HiddenInput)
+    per_minute = forms.IntegerField(
+        label="Effects a minute, at most", initial=60, widget=forms.NumberInput(attrs={"min": 1, "max": 600})
+    )
+    reason = _words("Why", "Say why.")
+
+    def __init__(self, data: Any = None) -> None:
+        super().__init__(data, auto_id="recover_%s")
+
+
+class ReviewFilter(forms.Form):
+    """The filters of the Review desk; its address is the view."""
+
+    reason = forms.ChoiceField(
+        required=False, label="Reason", choices=[("", "Any reason"), *ReviewReason.choices]
+    )
+    receiver = forms.ChoiceField(required=False, label="Receiver")
+
+    def __init__(self, data: Any, *, receivers: list[str]) -> None:
+        super().__init__(data)
+        self.fields["receiver"].choices = [  # type: ignore[attr-defined]
+            ("", "All receivers"),
+            *((name, name) for name in receivers),
+        ]
+
+    def conditions(self) -> Q:
+        """What the filters that are set ask of a review; an orphan names its receiver itself. Only after is_valid()."""
+        wanted = Q()
+        if reason := self.cleaned_data["reason"]:
+            wanted &= Q(reason=reason)
+        if name := self.cleaned_data["receiver"]:
+            wanted &= Q(effect__receiver__name=name) | Q(receiver__name=name)
+        return wanted
+
+
+class ScanForm(RefusableForm):
+    """Which receiver is to be scanned for orphans, and how far back."""
+
+    receiver = forms.ChoiceField(label="Receiver", error_messages={"required": "Choose a receiver."})
+    since = forms.DateTimeField(
+        label="Made since, UTC",
+        required=False,
+        widget=forms.DateTimeInput(attrs={"type": "datetime-local"}, format="%Y-%m-%dT%H:%M"),
+        error_messages={"invalid": "Write a date and a time."},
+    )
+
+    def __init__(self, data: Any = None, *, receivers: Sequence[tuple[str, str]]) -> None:
+        super().__init__(data, auto_id="scan_%s")
+        self.fields["receiver"].choices = [("", "Choose…"), *receivers]  # type: ignore[attr-defined]
 
 
 class SchemaForm(forms.Form):
@@ -290,6 +493,8 @@ class EffectFilter(forms.Form):
     receiver = forms.ChoiceField(required=False, label="Receiver")
     customer = _text_filter("Customer", 120)
     run = _text_filter("Run", 40)
+    review = forms.ChoiceField(required=False, label="Review", choices=[("", "Any"), ("open", "In review")])
+    order = forms.ChoiceField(required=False, label="Order", choices=[("", "Any"), ("open", "Ordered")])
 
     def __init__(self, data: Any, *, receivers: list[str]) -> None:
         super().__init__(data)

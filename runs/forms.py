@@ -1,11 +1,10 @@
-"""What people type into the pages of runs: filters, the start form made from a workflow's schema, the levers' tokens."""
+"""What people type into the pages of runs: filters, and the start form made from a workflow's schema."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
 from typing import Any
-from uuid import uuid4
 
 from django import forms
 from django.db.models import Q, QuerySet
@@ -13,6 +12,7 @@ from django.http import QueryDict
 
 from console.kernel.canonical import parse_json
 from console.kernel.errors import BadRequest, Invalid, Refusal
+from console.pages import new_token
 from runs.models import Conversation, Run, WorkflowVersion
 from runs.states import NEEDS_A_PERSON, Failure, RunKind, RunMode, RunStatus
 
@@ -47,6 +47,12 @@ class RunFilter(forms.Form):
         choices=_any("Any status", [(NEEDS, "Needs a person"), (UNDER_WAY, "Under way"), *RunStatus.choices]),
     )
     failure = forms.ChoiceField(required=False, choices=_any("Any failure", Failure.choices))
+    of = forms.CharField(
+        required=False,
+        max_length=200,
+        label="Receiver or step that failed it",
+        widget=forms.TextInput(attrs={"class": "input", "placeholder": "Receiver or step"}),
+    )
     workflow = forms.CharField(required=False, max_length=80)
     kind = forms.ChoiceField(required=False, choices=_any("Any kind", RunKind.choices))
     mode = forms.ChoiceField(required=False, choices=_any("Any mode", RunMode.choices))
@@ -108,10 +114,11 @@ class RunFilter(forms.Form):
         return f"?{query.urlencode()}"
 
 
-_MORE = ("failure", "kind", "mode", "customer")
+_MORE = ("failure", "of", "kind", "mode", "customer")
 _COLUMNS = {
     "status": "status",
     "failure": "failure",
+    "of": "failure_of",
     "workflow": "workflow__name",
     "kind": "kind",
     "mode": "mode",
@@ -154,25 +161,6 @@ class Paging(forms.Form):
         form = cls(given)
         refuse_what_does_not_parse(form)
         return form
-
-
-def new_token() -> str:
-    """One for each form that is shown: posting it twice does its act once."""
-    return uuid4().hex
-
-
-class LeverForm(forms.Form):
-    """What every command's form carries."""
-
-    form_token = forms.RegexField(regex=r"\A[0-9A-Za-z-]{8,64}\Z", widget=forms.HiddenInput)
-
-    @classmethod
-    def token_of(cls, given: QueryDict) -> str:
-        """The token that was posted. Raises BadRequest without one: such a form was not made here."""
-        form = cls(given)
-        if not form.is_valid():
-            raise BadRequest("This form has no token. Open it again.", field="form_token")
-        return str(form.cleaned_data["form_token"])
 
 
 # -- Start: a form made from a workflow's input schema ------------------------------------------------------------

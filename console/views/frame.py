@@ -9,7 +9,7 @@ from django.urls import NoReverseMatch, reverse
 
 from console.access import Actor
 from console.models import Capability, Workspace
-from effects.selectors import inbox
+from effects.selectors import inbox, standing_stops
 
 
 def frame(request: HttpRequest) -> dict[str, Any]:
@@ -23,6 +23,8 @@ def frame(request: HttpRequest) -> dict[str, Any]:
         "workspaces": Workspace.objects.filter(memberships__user=actor.user).exclude(id=actor.workspace.id),
         "roles": ", ".join(sorted(role.label for role in actor.roles)),
         "badges": {"approvals": inbox(actor).count()},
+        # Asked for only where the banner stands: a fragment has none.
+        "stopped_now": standing_stops(actor.workspace.id),
         "live_url": _live_url(actor),
         "may": {capability.value: actor.may(capability) for capability in Capability},
     }

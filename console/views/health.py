@@ -15,6 +15,8 @@ from django.views.decorators.http import require_safe
 
 from console.access import Actor
 from console.models import Worker
+from effects import durability
+from effects.models import Receiver
 from runs.models import Run
 from runs.selectors import ALIVE, runs_seen_by
 from runs.states import RunStatus
@@ -40,7 +42,12 @@ def health(request: HttpRequest) -> JsonResponse:  # noqa: ARG001
 
 @dataclass(frozen=True)
 class Health:
-    """What works now. *versions* counts the workers that hold each workflow version."""
+    """What works now. *versions* counts the workers that hold each workflow version.
+
+    *clocks*: the receivers whose clock differs from the database's by more than key windows reckon with.
+    *forgets*: why Postgres may lose what it has confirmed, so that nothing irreversible is sent; empty when it may not,
+    or when it is not *judged*.
+    """
 
     versions: dict[str, int]
     workers: int
@@ -48,6 +55,9 @@ class Health:
     oldest: datetime | None
     broker: bool
     sweep: bool
+    forgets: str
+    clocks: list[Receiver]
+    judged: bool
     now: datetime
 
     @property
@@ -56,7 +66,7 @@ class Health:
 
 
 def health_of(actor: Actor) -> Health:
-    """Workers are the deployment's; the queue is the workspace's own. Three queries and one ping."""
+    """Workers are the deployment's; the queue is the workspace's own. Four queries and one ping."""
     versions, workers = _workers()
     queued = runs_seen_by(actor).filter(status=RunStatus.QUEUED)
     waiting = list(queued.order_by("status_since").values_list("status_since", flat=True)[:COUNTED])
@@ -67,6 +77,9 @@ def health_of(actor: Actor) -> Health:
         oldest=waiting[0] if waiting else None,
         broker=_broker_answers(),
         sweep=_somebody_sweeps(),
+        forgets=durability.problem(),
+        clocks=list(Receiver.objects.filter(workspace=actor.workspace, clock_ahead__isnull=False)),
+        judged=settings.DURABLE_ONLY,
         now=timezone.now(),
     )
 

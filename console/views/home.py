@@ -20,8 +20,9 @@ from console.models import Capability, User, Workspace
 from console.pages import in_workspace, to_login
 from console.views.health import health_of, queued_without_worker
 from effects.models import Approval, Effect, Review
-from effects.selectors import approvals_seen_by, effects_seen_by, inbox
+from effects.selectors import approvals_seen_by, effects_seen_by, inbox, reviews_seen_by
 from effects.states import ApprovalStatus, SubState
+from effects.views.reviews import receiver_of, whose_turn
 from runs.models import Run
 from runs.selectors import runs_seen_by
 from runs.states import RunStatus
@@ -112,7 +113,11 @@ def _approval(approval: Approval, runs: dict[str, Run], actor: Actor, now: datet
         subject=run.title if run else approval.title,
         customer=_customer(run),
         what=approval.title,
-        whose="You" if mine else approval.asked_of or "Any approver",
+        whose="You"
+        if mine
+        else "A second person"
+        if approval.order_id
+        else approval.asked_of or "Any approver",
         href=_address("run", actor, approval.run_id),
         step="Decide" if mine else "Look",
         step_href=here or _address("run", actor, approval.run_id),
@@ -122,8 +127,8 @@ def _approval(approval: Approval, runs: dict[str, Run], actor: Actor, now: datet
 
 def _effects(actor: Actor) -> list[Turn]:
     """Effects of which nobody knows whether they exist, and those that only a person can settle."""
-    reviews = Review.objects.filter(workspace=actor.workspace, closed_at=None, effect__isnull=False)
-    open_ = list(reviews.select_related("effect", "effect__receiver").order_by("opened_at")[:SHOWN])
+    reviews = reviews_seen_by(actor).filter(closed_at=None)
+    open_ = list(reviews.order_by("opened_at")[:SHOWN])
     uncertain = (
         effects_seen_by(actor)
         .filter(sub_state=SubState.UNCERTAIN)
@@ -144,20 +149,20 @@ def _effects(actor: Actor) -> list[Turn]:
 def _review(review: Review, runs: dict[str, Run], actor: Actor) -> Turn:
     effect = review.effect
     run = runs.get(effect.run_id) if effect else None
+    here = _address("review", actor, review.id)
+    about = effect.effect_type if effect else receiver_of(review)
     return Turn(
         urgency=1,
         at=review.opened_at,
         state="open",
         table="review",
-        subject=run.title if run else (effect.effect_type if effect else review.sentence),
+        subject=run.title if run else effect.effect_type if effect else f"Object {review.provider_object}",
         customer=_customer(run),
-        what=f"{effect.effect_type}: {REVIEW_REASONS.get(review.reason, review.sentence)}"
-        if effect
-        else review.sentence,
-        whose="A releaser",
-        href=_address("run", actor, run.id) if run else "",
-        step="Look",
-        step_href=_effect_page(effect, actor),
+        what=f"{about}: {REVIEW_REASONS.get(review.reason, review.sentence)}",
+        whose=whose_turn(review, actor),
+        href=here,
+        step="Settle" if whose_turn(review, actor).startswith("You") else "Look",
+        step_href=here,
     )
 
 
@@ -172,7 +177,7 @@ def _uncertain(effect: Effect, runs: dict[str, Run], actor: Actor) -> Turn:
         customer=_customer(run),
         what=f"{effect.effect_type}: whether {effect.receiver.name} made it is not known",
         whose="Asked again by itself" if effect.due_at else "A releaser",
-        href=_address("run", actor, effect.run_id),
+        href=_address("run", actor, run.id) if run else _effect_page(effect, actor),
         step="Look",
         step_href=_effect_page(effect, actor),
     )
@@ -268,8 +273,14 @@ def _metrics(actor: Actor) -> list[dict[str, Any]]:
             _address("approvals", actor),
         ),
         ("Failed runs", counts["failed"], "octagon-x", "bad", f"{list_of}?status=failed"),
-        ("Uncertain effects", uncertain, "circle-question-mark", "unsure", effects_page),
-        ("In review", reviews, "shield-alert", "unsure", effects_page),
+        (
+            "Uncertain effects",
+            uncertain,
+            "circle-question-mark",
+            "unsure",
+            f"{effects_page}?sub_state=uncertain" if effects_page else "",
+        ),
+        ("In review", reviews, "shield-alert", "unsure", _address("reviews", actor)),
         (
             "Waiting for approval",
             counts["waiting_approval"],
@@ -289,7 +300,7 @@ def _metrics(actor: Actor) -> list[dict[str, Any]]:
     return [
         {"name": name, "value": said(count) if count else 0, "icon": icon, "tone": tone, "href": href}
         for name, count, icon, tone, href in rows
-        if name != "Approvals for you" or actor.may(Capability.DECIDE)
+        if name != "Approvals for you" or actor.may(Capability.DECIDE) or actor.may(Capability.SECOND)
     ]
 
 

@@ -13,8 +13,15 @@ from django.views.decorators.http import require_safe
 from console.access import Actor
 from console.kernel.ids import kind_of, normal_id
 from console.pages import in_workspace
-from effects.models import EffectAttempt
-from effects.selectors import approvals_seen_by, effects_seen_by
+from effects.contracts import contracts
+from effects.models import EffectAttempt, Order, OrphanScan, Recovery
+from effects.selectors import (
+    approvals_seen_by,
+    effects_seen_by,
+    newest_probes,
+    reviews_seen_by,
+    stops_seen_by,
+)
 from runs.forms import Paging
 from runs.models import Checkpoint, Execution, Message, Recording, Step
 from runs.selectors import conversations_seen_by, runs_seen_by
@@ -99,6 +106,42 @@ def _approval(actor: Actor, found: str) -> str:
     return _address("approval", actor, found) if approvals_seen_by(actor).filter(id=found).exists() else ""
 
 
+def _order(actor: Actor, found: str) -> str:
+    """The effect that it was ordered about."""
+    rows = Order.objects.filter(id=found, workspace=actor.workspace)
+    effect = rows.values_list("effect_id", flat=True).first()
+    return f"{_address('effect', actor, effect)}#{found}" if effect else ""
+
+
+def _review(actor: Actor, found: str) -> str:
+    return _address("review", actor, found) if reviews_seen_by(actor).filter(id=found).exists() else ""
+
+
+def _recovery(actor: Actor, found: str) -> str:
+    there = Recovery.objects.filter(id=found, workspace=actor.workspace).exists()
+    return _address("recovery", actor, found) if there else ""
+
+
+def _stop(actor: Actor, found: str) -> str:
+    there = stops_seen_by(actor).filter(id=found).exists()
+    return f"{_address('stops', actor)}#{found}" if there else ""
+
+
+def _scan(actor: Actor, found: str) -> str:
+    there = OrphanScan.objects.filter(id=found, workspace=actor.workspace).exists()
+    return f"{_address('reviews', actor)}?scan={found}#{found}" if there else ""
+
+
+def _probe(actor: Actor, found: str) -> str:
+    """The contract that it tried, where it is the newest of it; else its effects: what stands in their run's place."""
+    for probe in newest_probes(actor).values():
+        if probe.id == found and probe.effect_type in contracts():
+            return f"{_address('contract', actor, probe.effect_type)}#probe"
+    there = effects_seen_by(actor).filter(run_id=found).exists()
+    effects = _address("effects", actor)
+    return f"{effects}?run={found}" if there and effects else ""
+
+
 def _command(actor: Actor, found: str) -> str:
     effect = effects_seen_by(actor).filter(command_id=found).values_list("id", flat=True).first()
     return _address("effect", actor, effect) if effect else ""
@@ -146,6 +189,12 @@ _PAGES: dict[str, Callable[[Actor, str], str]] = {
     "eff": _effect,
     "apr": _approval,
     "cmd": _command,
+    "prb": _probe,
+    "ord": _order,
+    "rev": _review,
+    "rcy": _recovery,
+    "sto": _stop,
+    "scan": _scan,
     "cp": _checkpoint,
     "stp": _part_of_run(Step),
     "rec": _part_of_run(Recording),

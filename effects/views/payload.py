@@ -69,7 +69,7 @@ def sheet(
 ) -> Sheet:
     """*payload* laid out by its values' shapes and the titles of *schema*. *without*: fields that the page says elsewhere."""
     shown = readable(payload)
-    made = Sheet(tree=shown, is_whole=fits(payload), has_masks=_has_masks(payload))
+    made = Sheet(tree=shown, is_whole=fits(payload), has_masks=has_masks(payload))
     made.characters = "\n".join(_texts(shown))
     if not isinstance(shown, dict):
         if shown is not None:
@@ -154,11 +154,12 @@ def _walk(value: JSONValue, depth: int, left: list[int]) -> bool:
     return not isinstance(value, str) or len(value) <= LONGEST_TEXT
 
 
-def _has_masks(value: JSONValue) -> bool:
+def has_masks(value: JSONValue) -> bool:
+    """Whether a protected value is hidden anywhere in it."""
     if is_masked(value):
         return True
     below = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return any(_has_masks(one) for one in below)
+    return any(has_masks(one) for one in below)
 
 
 def _texts(value: JSONValue) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Everything that one effect's page shows, from its rows."""
+"""Everything that an effect's pages show, from its rows."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any
 from django.utils import timezone
 
 from effects.models import Approval, Effect, EffectAttempt, EffectRevision, Observation
-from effects.states import Dedup, Outcome
+from effects.selectors import PROBE_RUN, unprobed
+from effects.states import Dedup, EffectStatus, Outcome
 from effects.views.payload import Sheet, readable, sheet
-from effects.views.telling import dedup_method, promise_of, risk, standing
+from effects.views.telling import dedup_method, key_window, learned_by, promise_of, risk, standing
 
 
 @dataclass(frozen=True)
@@ -30,12 +31,21 @@ class Learned:
     at: datetime
 
 
+@dataclass(frozen=True)
+class Seen:
+    """One observation, and how it came about."""
+
+    row: Observation
+    by: str
+
+
 def record_of(effect: Effect) -> dict[str, Any]:
-    """The page's context. Payloads are the masked ones that were stored beside the sealed ones."""
+    """What is known of it. Payloads are the masked ones that were stored beside the sealed ones."""
     promise = promise_of(effect.effect_type)
     revisions = list(effect.revisions.select_related("by").order_by("-n"))
     attempts = list(effect.attempts.order_by("n"))
     observations = list(effect.observations.order_by("at", "id"))
+    reviews = list(effect.reviews.order_by("opened_at"))
     return {
         "effect": effect,
         "command": effect.command,
@@ -45,16 +55,25 @@ def record_of(effect: Effect) -> dict[str, Any]:
         "standing": standing(effect),
         "risk": risk(effect),
         "dedup": dedup_method(effect),
-        "key_open": effect.key_until is not None and effect.key_until > timezone.now(),
-        "has_key": effect.dedup == Dedup.KEY,
+        "key": key_window(effect, timezone.now()),
+        "of_probe": effect.run_id.startswith(PROBE_RUN),
+        "unprobed": _unprobed(effect),
         "revisions": _revisions(revisions),
         "sheet": _current(effect, revisions),
         "attempts": attempts,
-        "observations": observations,
+        "last_attempt": attempts[-1] if attempts else None,
+        "observations": [Seen(row, learned_by(row.kind)) for row in observations],
         "last_answer": last_answer(attempts, observations),
-        "reviews": list(effect.reviews.order_by("opened_at")),
+        "reviews": reviews,
+        "in_review": any(review.closed_at is None for review in reviews),
         "approvals": _approvals(effect),
     }
+
+
+def _unprobed(effect: Effect) -> str:
+    """Why it is not sent a second time by itself, where its dedup would let it and nothing else has settled it."""
+    repeats = effect.dedup in (Dedup.KEY, Dedup.NATURAL) and effect.status == EffectStatus.PENDING
+    return unprobed(effect) if repeats else ""
 
 
 def _current(effect: Effect, revisions: list[EffectRevision]) -> Sheet | None:
@@ -100,8 +119,10 @@ def last_answer(attempts: list[EffectAttempt], observations: list[Observation]) 
 
 
 def _answered(attempt: EffectAttempt) -> str:
-    status = f" ({attempt.answer_status})" if attempt.answer_status else ""
-    return f"{attempt.get_outcome_display()}{status}" + (f": {attempt.problem}" if attempt.problem else "")
+    said = attempt.problem
+    told = not attempt.answer_status or said.startswith(attempt.answer_status)
+    status = "" if told else f" ({attempt.answer_status})"
+    return f"{attempt.get_outcome_display()}{status}" + (f": {said}" if said else "")
 
 
 def _approvals(effect: Effect) -> list[Approval]:

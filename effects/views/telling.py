@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
+from datetime import datetime
 
 from effects.contracts import EffectContract, UnknownType, contract, contracts
 from effects.models import Effect
@@ -28,6 +30,24 @@ def act_of(title: str) -> str:
     return with_article[:1].lower() + with_article[1:]
 
 
+def object_of(title: str) -> str:
+    """“Create an offer” as what it is about: the offer."""
+    match = re.fullmatch(r"\w+ (?:an?|the) (.+)", title)
+    return f"the {match[1]}" if match else "it"
+
+
+def learned_by(kind: str) -> str:
+    """How an observation came about."""
+    return {
+        "look_up": "Look-up",
+        "late_answer": "Late answer",
+        "webhook": "Webhook",
+        "poll": "Poll",
+        "probe": "Probe",
+        "cached_error": "Old error",
+    }.get(kind, kind.replace("_", " ").capitalize())
+
+
 def standing(effect: Effect) -> str:
     """Where the effect stands, as one or two plain sentences about the outside world."""
     receiver = effect.receiver.name
@@ -39,14 +59,16 @@ def standing(effect: Effect) -> str:
         SubState.BACKOFF: f"{receiver} has not taken it so far; nothing was made. It is tried again by itself.",
         SubState.HELD: f"It was never sent: {receiver} could not be reached in all the time there was.",
         SubState.UNCERTAIN: (
-            f"{receiver} may or may not have it: an answer was lost. {receiver} is asked before anything is sent again."
+            f"An answer was lost, and it is proven since that {receiver} does not have it."
+            if effect.absent_at is not None
+            else f"{receiver} may or may not have it: an answer was lost. {receiver} is asked before anything is sent again."
             if effect.dedup != Dedup.NONE
             else f"{receiver} may or may not have it: an answer was lost, and {receiver} can't be asked. "
             "It is not sent again by itself."
         ),
         SubState.REFUSED: f"{receiver} refused it and made nothing.",
         SubState.REJECTED: "A person rejected it. Nothing was sent.",
-        SubState.CANCELLED: "It was cancelled with its run. Nothing was sent.",
+        SubState.CANCELLED: "It was cancelled and is not sent.",
     }
     if effect.sub_state:
         return said[SubState(effect.sub_state)]
@@ -57,12 +79,46 @@ def standing(effect: Effect) -> str:
 
 def dedup_method(effect: Effect) -> str:
     """How the receiver tells a repeat from a new request, and so what a second sending would do."""
+    return dedup_words(Dedup(effect.dedup))
+
+
+def dedup_words(dedup: Dedup) -> str:
+    """The same, of a contract's promise."""
     return {
         Dedup.KEY: "Idempotency key: the same key with the same bytes is known as a repeat.",
         Dedup.NATURAL: "Natural key: the receiver is searched for this effect's id first, and never made twice.",
         Dedup.QUERY: "Look-up only: the receiver can be asked, but would not notice a repeat.",
         Dedup.NONE: "None: the receiver cannot tell a repeat. It is sent once, and never again by itself.",
-    }[Dedup(effect.dedup)]
+    }[dedup]
+
+
+def in_words(seconds: float) -> str:
+    """A length of time as people say it: in the largest unit that divides it well."""
+    for size, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
+        if seconds >= size:
+            count = round(seconds / size, 1)
+            return f"{count:g} {unit}{'' if count == 1 else 's'}"
+    return f"{seconds:g} second{'' if seconds == 1 else 's'}"
+
+
+@dataclass(frozen=True)
+class KeyWindow:
+    """Whether the receiver would still know a repeat by its key. *state*: none, unopened, open or passed."""
+
+    state: str
+    since: datetime | None = None
+    until: datetime | None = None
+
+
+def key_window(effect: Effect, now: datetime) -> KeyWindow:
+    """As the database wrote it. Whether a repeat is allowed is decided there, not by this."""
+    if effect.dedup != Dedup.KEY:
+        return KeyWindow("none")
+    if effect.key_until is None:
+        return KeyWindow("unopened")
+    return KeyWindow(
+        "open" if effect.key_until > now else "passed", since=effect.first_sent_at, until=effect.key_until
+    )
 
 
 def risk(effect: Effect) -> str:

@@ -14,13 +14,13 @@ from console.access import Actor
 from console.kernel.canonical import JSONValue
 from console.kernel.crypto import Undecryptable
 from console.kernel.masking import mask
-from effects import approvals, selectors
+from effects import rounds, selectors
 from effects.contracts import EffectContract
 from effects.forms import AnswerForm, DecisionForm, JsonForm, SchemaForm, answer_form
-from effects.models import Approval, ApprovalDecision, Effect, Review
-from effects.states import ApprovalStatus, Asked, Decision
+from effects.models import Approval, ApprovalDecision, Effect, Order, Review
+from effects.states import ApprovalStatus, Asked, Decision, EffectStatus, OrderKind
 from effects.views.payload import Sheet, readable, sheet
-from effects.views.telling import act_of, promise_of, risk
+from effects.views.telling import act_of, object_of, promise_of, risk
 from runs.commands.read_approval import is_open, read_approval, whole_of, why_not
 from runs.models import Direction, Message, Run
 
@@ -111,8 +111,35 @@ class ApprovalPage:
         return risk(self.effect) if self.effect else ""
 
     @property
+    def order(self) -> Order | None:
+        """The order that it is the second person's say about; None for what a run asks."""
+        return self.approval.order
+
+    @property
+    def on_approval(self) -> str:
+        """What an order's approval sends, in words."""
+        if self.order is None or self.effect is None:
+            return ""
+        receiver = self.effect.receiver.name
+        two = self.order.effect.status == EffectStatus.COMPLETED
+        return {
+            OrderKind.DELIVER_AGAIN: f"Exactly the bytes below go to {receiver} once more, with the same id and key.",
+            OrderKind.SEND_AS_NEW: f"A second effect goes to {receiver}: the bytes below, with an id and a key of its own."
+            + (f" {receiver} has the first one: afterwards there are two." if two else ""),
+            OrderKind.COMPENSATE: f"The effect below, one of its own, goes to {receiver} and takes that one back.",
+        }[OrderKind(self.order.kind)]
+
+    @property
     def approve_words(self) -> str:
-        return f"Approve and {act_of(self.promise.title)}" if self.promise else "Approve"
+        if self.promise is None:
+            return "Approve"
+        it = object_of(self.promise.title)
+        return {
+            "": f"Approve and {act_of(self.promise.title)}",
+            OrderKind.DELIVER_AGAIN: f"Approve and deliver {it} again",
+            OrderKind.SEND_AS_NEW: f"Approve and send {it} as a new effect",
+            OrderKind.COMPENSATE: f"Approve and {act_of(self.promise.title)}",
+        }[OrderKind(self.order.kind) if self.order else ""]
 
     @property
     def is_recent(self) -> bool:
@@ -255,4 +282,4 @@ def in_review(effect_ids: list[str]) -> frozenset[str]:
 
 def words_of(decision: ApprovalDecision) -> str:
     """“Approved by Mara”."""
-    return approvals.decided(Decision(decision.decision), decision.by.name if decision.by else "the system")
+    return rounds.decided(Decision(decision.decision), decision.by.name if decision.by else "the system")

@@ -62,34 +62,36 @@ def approval(request: HttpRequest, actor: Actor, approval_id: str) -> HttpRespon
 
 
 @require_POST
-@in_workspace(Capability.DECIDE)
+@in_workspace()
 def approve(request: HttpRequest, actor: Actor, approval_id: str) -> HttpResponse:
     return _decided(request, actor, approval_id, Decision.APPROVE)
 
 
 @require_POST
-@in_workspace(Capability.DECIDE)
+@in_workspace()
 def reject(request: HttpRequest, actor: Actor, approval_id: str) -> HttpResponse:
     return _decided(request, actor, approval_id, Decision.REJECT)
 
 
 @require_POST
-@in_workspace(Capability.DECIDE)
+@in_workspace()
 def edit(request: HttpRequest, actor: Actor, approval_id: str) -> HttpResponse:
     return _decided(request, actor, approval_id, Decision.EDIT)
 
 
 @require_POST
-@in_workspace(Capability.DECIDE)
+@in_workspace()
 def respond(request: HttpRequest, actor: Actor, approval_id: str) -> HttpResponse:
     return _decided(request, actor, approval_id, Decision.RESPOND)
 
 
 def _decided(request: HttpRequest, actor: Actor, approval_id: str, decision: Decision) -> HttpResponse:
     """Form, command, redirect; or the page again, fresh, with the refusal beside what it is about."""
+    found = approval_seen_by(actor, approval_id)
+    # Who may at all; whether this person may decide this one the command says.
+    actor.require(Capability.SECOND if found.order_id else Capability.DECIDE)
     form = DecisionForm(request.POST, auto_id="decide_%s")
     form.check_carried()
-    found = approval_seen_by(actor, approval_id)
     forms = _typed(found, decision, request.POST, form)
     try:
         _command(actor, found, decision, form, forms)
@@ -182,6 +184,9 @@ def _shown(
     decision = None if page.open else decision_of(page.approval)
     edited = edited_before(page.approval) if page.approval.round > 1 else None
     edit = decision_of(edited) if edited else None
+    if page.approval.must_say:
+        for form in (forms.decision, forms.fresh):
+            form.must_say()
     context: dict[str, Any] = {
         "nav": "approvals",
         "page": page,

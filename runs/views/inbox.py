@@ -40,6 +40,18 @@ class Row:
         return self.approval.effect
 
     @property
+    def whose(self) -> str:
+        """Who is asked."""
+        return "A second person" if self.approval.order else self.approval.asked_of or "Any approver"
+
+    @property
+    def asked_by(self) -> str:
+        """The run that asked, or who gave the order."""
+        if self.approval.order:
+            return self.approval.order.asked_by.name
+        return self.run.title if self.run else ""
+
+    @property
     def overdue(self) -> bool:
         return self.approval.due_at <= timezone.now()
 
@@ -63,7 +75,9 @@ class Decided(Row):
 
 
 def offered(actor: Actor) -> tuple[str, ...]:
-    return (MINE, OPEN, DECIDED) if actor.may(Capability.DECIDE) else (OPEN,)
+    """Approvers decide for runs, second persons about orders; others look."""
+    decides = actor.may(Capability.DECIDE) or actor.may(Capability.SECOND)
+    return (MINE, OPEN, DECIDED) if decides else (OPEN,)
 
 
 def chosen(actor: Actor, asked: str) -> str:
@@ -90,7 +104,7 @@ def shown(actor: Actor, view: str, cursor: str | None) -> dict[str, Any]:
     if view == DECIDED:
         return _decisions(actor, cursor)
     found = selectors.inbox(actor) if view == MINE else _all_open(actor)
-    approvals = list(found.select_related("effect")[: MOST + 1])
+    approvals = list(found.select_related("effect", "order__asked_by")[: MOST + 1])
     return {"rows": _rows(actor, approvals[:MOST]), "more": len(approvals) > MOST}
 
 

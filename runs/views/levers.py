@@ -14,11 +14,10 @@ from django.views.decorators.http import require_http_methods
 from console.access import Actor
 from console.kernel.errors import AlreadyDone, Refusal
 from console.models import Capability
-from console.pages import SeeOther, in_workspace
+from console.pages import LeverForm, SeeOther, in_workspace, new_token
 from runs.commands.continue_run import continue_run, preview
 from runs.commands.stop import cancel as cancel_run
 from runs.commands.stop import pause as pause_run
-from runs.forms import LeverForm, new_token
 from runs.models import Run
 from runs.selectors import run_seen_by
 from runs.views.consequences import of_cancel, of_continue, of_pause

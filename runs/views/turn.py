@@ -9,8 +9,9 @@ from django.urls import NoReverseMatch, reverse
 
 from console.access import Actor
 from console.kernel.words import word
-from effects.approvals import editors_of, may_decide
+from effects.approvals import may_decide
 from effects.models import Approval
+from effects.rounds import editors_of
 from effects.states import ApprovalStatus, EffectStatus, SubState
 from runs.availability import Offer, OperatorCommand
 from runs.commands.decide import involved_in

@@ -53,7 +53,8 @@ def test_an_offer_from_start_to_sent(
     mail = Effect.objects.get(run_id=run.id, effect_type="mail.send")
     receiver = Receiver(stack, live.account)
     assert [one["external_id"] for one in receiver.effects()] == [offer.id]
-    assert [mail.id in one["message_id"] for one in receiver.mails(CLINICS)] == [True]
+    # Others write to this customer too, in workspaces of their own.
+    assert len([one for one in receiver.mails(CLINICS) if mail.id in one["message_id"]]) == 1
     shown = page.locator("#run").inner_html()
     assert offer.id in shown
     assert mail.id in shown

@@ -13,9 +13,9 @@ from console.kernel.canonical import JSONValue
 from console.models import User
 from effects import approvals
 from effects.approvals import Pause, Request, request_for_effect
-from effects.ledger import Why, propose
-from effects.models import Approval, Effect
-from effects.states import Asked, Decision
+from effects.intents import Why, propose
+from effects.models import Approval, Effect, WouldHave
+from effects.states import Asked, Decision, Stance
 from runs.commands.start import start
 from runs.models import Run, WorkflowVersion
 from tests.people import World
@@ -52,8 +52,16 @@ class HeldByNobody:
     customer_ref: str = "cus_000003"
     name: str = "test"
     worker_id: str = "wrk_test"
+    stance: Stance = Stance.LIVE
+    permitted_types: frozenset[str] = frozenset()
 
     def hold(self) -> None:
+        return None
+
+    def check_permitted(self) -> None:
+        return None
+
+    def recorded_result(self, intended: WouldHave) -> None:
         return None
 
 

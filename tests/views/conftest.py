@@ -18,7 +18,8 @@ from tests.people import World
 
 #: ``decides(user, approval, "approve", reason="…")``
 Decides = Callable[..., HttpResponse]
-Reads = Callable[..., HttpResponse]
+#: A test client's answer: it also knows its context.
+Reads = Callable[..., Any]
 CARRIED = ("payload_hash", "version", "token")
 
 

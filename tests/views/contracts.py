@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from demo.contracts import create_offer, open_ticket, send_mail
-from effects.contracts import Asking
+from demo.contracts import create_offer, credit_offer, open_ticket, send_mail
+from effects.contracts import Asking, Compensates, EffectContract
+from effects.states import Dedup
+from effects.wires import HttpWire
 
 asked_mail = replace(send_mail, type="test.asked_mail", asking=Asking(group="Sales approvers"))
 free_text = replace(
@@ -17,4 +19,42 @@ free_text = replace(
     summary=None,
 )
 
-CONTRACTS = (create_offer, open_ticket, send_mail, asked_mail, free_text)
+assert isinstance(open_ticket.wire, HttpWire)
+
+#: By key, and nobody has to approve it.
+offer = replace(create_offer, type="test.offer", asking=None)
+#: Nothing tells its repeats apart, and it can be asked for what it has.
+queried = replace(open_ticket, type="test.queried", dedup=Dedup.QUERY, authoritative=False)
+#: What it takes back is a mail: the address is protected in both, and goes from one to the other unseen.
+apology = EffectContract(
+    type="test.apology",
+    version=1,
+    title="Send an apology",
+    receiver="mail",
+    wire=send_mail.wire,
+    recipient="to",
+    schema={
+        "type": "object",
+        "properties": {
+            "to": {"type": "string", "title": "To"},
+            "subject": {"type": "string", "title": "Subject", "maxLength": 20},
+            "body": {"type": "string", "title": "Text"},
+        },
+        "required": ["to", "subject", "body"],
+        "additionalProperties": False,
+    },
+    mask=("to",),
+    compensates=Compensates("mail.send"),
+)
+
+CONTRACTS = (
+    create_offer,
+    credit_offer,
+    open_ticket,
+    send_mail,
+    asked_mail,
+    free_text,
+    offer,
+    queried,
+    apology,
+)

@@ -10,10 +10,10 @@ from django.utils import timezone
 from console.kernel.canonical import canonicalise, request_hash
 from console.kernel.crypto import seal_json
 from console.kernel.ids import effect_id, new_id, position_hash
+from console.pages import new_token
 from effects.models import Approval, Command, Effect, EffectAttempt, EffectRevision, Receiver, Review
 from effects.states import Asked, Dedup, EffectStatus, Outcome, Reversibility, SubState
 from runs.commands.start import start
-from runs.forms import new_token
 from runs.models import Execution, Recorded, Recording, Run, Step, WorkflowVersion
 from runs.states import Cause, ExecutionOutcome, Failure, InputClass, RunStatus, StepOutcome
 from tests.people import World

@@ -473,9 +473,9 @@ def test_words_never_stand_in_for_an_effect(acme: World, decides: Decides) -> No
 
 
 def approvals_answer(decision: ApprovalDecision, approval: Approval) -> object:
-    from effects import approvals
+    from effects import rounds
 
-    return approvals.answer_of(decision, approval)
+    return rounds.answer_of(decision, approval)
 
 
 # -- how much it asks of the database ------------------------------------------------------------------------------
@@ -487,7 +487,7 @@ def test_the_page_s_queries(
     address = f"/w/{acme.workspace.id}/{page_of(asked(acme))}"
     client: Client = client_of(acme.approver)
     client.get(address)
-    with django_assert_num_queries(15):
+    with django_assert_num_queries(16):
         client.get(address)
 
 

@@ -10,11 +10,12 @@ from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from console.models import AuditEvent, Role, User
-from effects.models import Approval, Effect, Review
+from effects.models import Approval, Review
 from effects.states import ReviewReason
 from tests.people import World
 from tests.views.asking import MAIL, asked, asked_action, due_in, expire, questioned
 from tests.views.conftest import Decides, Reads, words_of
+from tests.views.standing import completed
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("contracts_that_ask")]
 
@@ -72,7 +73,7 @@ def test_rows_say_the_question_the_customer_who_asked_and_when_it_is_due(acme: W
         assert words in said
 
 
-@pytest.mark.parametrize("role", ["viewer", "operator", "auditor", "releaser", "developer", "administrator"])
+@pytest.mark.parametrize("role", ["viewer", "operator", "auditor", "developer", "administrator"])
 def test_who_decides_nothing_sees_all_that_is_open_and_no_inbox(acme: World, reads: Reads, role: str) -> None:
     approval = asked(acme)
     page = reads(getattr(acme, role), "approvals/")
@@ -102,9 +103,8 @@ def test_my_decisions_say_what_became_of_each(acme: World, reads: Reads, decides
     decides(acme.approver, refused, "reject", reason="Wrong customer.")
     decides(acme.approver, reviewed, "approve")
     decides(acme.second_approver, theirs, "approve")
-    Effect.objects.filter(id=sent.effect_id).update(
-        status="completed", sub_state="", provider_reference="off_000009", settled_at=sent.created_at
-    )
+    assert sent.effect is not None
+    completed(sent.effect, "off_000009")
     Review.objects.create(
         workspace=acme.workspace,
         effect_id=reviewed.effect_id,
@@ -179,7 +179,7 @@ def test_looking_writes_nothing(acme: World, reads: Reads) -> None:
     assert AuditEvent.objects.count() == before
 
 
-@pytest.mark.parametrize(("view", "queries"), [("mine", 8), ("open", 8)])
+@pytest.mark.parametrize(("view", "queries"), [("mine", 9), ("open", 9)])
 def test_more_rows_take_no_more_queries(
     acme: World, client_of: Any, django_assert_num_queries: DjangoAssertNumQueries, view: str, queries: int
 ) -> None:
@@ -200,5 +200,5 @@ def test_more_decisions_take_no_more_queries(
     client: Client = client_of(acme.approver)
     for _ in range(2):
         decides(acme.approver, asked(acme), "approve")
-        with django_assert_num_queries(9):
+        with django_assert_num_queries(10):
             client.get(f"/w/{acme.workspace.id}/approvals/?view=decided")

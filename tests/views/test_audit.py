@@ -93,7 +93,7 @@ def test_looking_writes_nothing_and_takes_few_queries(
     asked(acme)
     before = AuditEvent.objects.count()
     for _ in range(2):
-        with django_assert_num_queries(5):
+        with django_assert_num_queries(6):
             client.get(f"/w/{acme.workspace.id}/audit/")
         asked(acme)
     assert AuditEvent.objects.count() == before + 2

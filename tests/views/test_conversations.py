@@ -101,7 +101,7 @@ def test_a_pinned_number_of_queries(
         say(acme.conversation, "Words")
     client = client_of(acme.viewer)
     client.get(page(acme))
-    with django_assert_max_num_queries(8):
+    with django_assert_max_num_queries(9):
         client.get(page(acme))
-    with django_assert_max_num_queries(14):
+    with django_assert_max_num_queries(15):
         client.get(page(acme, f"{acme.conversation.id}/"))

@@ -10,12 +10,15 @@ from django.test import Client
 from pytest_django import DjangoAssertNumQueries
 
 from console.models import AuditEvent
-from effects.models import Effect, Review
+from effects.models import Review
 from effects.states import ReviewReason
 from runs.models import Run
 from tests.people import World
+from tests.views import standing
 from tests.views.asking import MAIL, OFFER, TICKET, intend, paused_run
 from tests.views.conftest import Reads, words_of
+from tests.views.ordering import press
+from tests.views.standing import completed
 
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("contracts_that_ask")]
 ROLES = ["viewer", "operator", "approver", "auditor", "releaser", "developer", "administrator"]
@@ -23,13 +26,6 @@ ROLES = ["viewer", "operator", "approver", "auditor", "releaser", "developer", "
 
 def ids_in(page: Any) -> list[str]:
     return re.findall(r'<tr id="(eff_\w+)"', page.content.decode())
-
-
-def completed(effect: Effect, reference: str) -> Effect:
-    Effect.objects.filter(id=effect.id).update(
-        status="completed", sub_state="", provider_reference=reference, settled_at=effect.created_at
-    )
-    return effect
 
 
 @pytest.fixture
@@ -81,6 +77,8 @@ def test_each_filter_narrows_and_together_they_narrow_more(acme: World, run: Run
         ({"sub_state": "gone"}, "Where it stands"),
         ({"type": "crm.nothing"}, "Type"),
         ({"receiver": "nobody"}, "Receiver"),
+        ({"review": "closed"}, "Review"),
+        ({"order": "any"}, "Order"),
         ({"customer": "x" * 121}, "Customer"),
         ({"q": "a\0b"}, "Id or reference"),
     ],
@@ -125,6 +123,31 @@ def test_what_is_in_review_says_so(acme: World, run: Run, reads: Reads) -> None:
     assert "in review" in words_of(reads(acme.viewer, "effects/"))
 
 
+def test_short_cuts_to_what_people_have_to_do_with(
+    acme: World, run: Run, reads: Reads, client_of: Any
+) -> None:
+    held = standing.held(intend(acme, run, "test.offer", OFFER))
+    reviewed = standing.uncertain(intend(acme, run, "test.offer", OFFER))
+    standing.reviewed(reviewed)
+    mail = standing.uncertain(intend(acme, run, "mail.send", MAIL))
+    intend(acme, run, "desk.open_ticket", TICKET)
+    assert press(client_of(acme.releaser), mail, "deliver-again").status_code == 303
+
+    def chip(word: str) -> dict[str, str]:
+        text = reads(acme.viewer, "effects/").content.decode()
+        query = re.search(rf'class="chip" href="\?([^"]*)"[^>]*>{word}<', text)
+        assert query is not None
+        return dict(part.split("=") for part in query[1].replace("&amp;", "&").split("&"))
+
+    for word, found in (("Held", [held.id]), ("In review", [reviewed.id]), ("Ordered", [mail.id])):
+        page = reads(acme.viewer, "effects/", **chip(word))
+        assert ids_in(page) == found
+        assert f'aria-current="true">{word}<' in page.content.decode()
+        # Another filter goes with it.
+        assert ids_in(reads(acme.viewer, "effects/", **chip(word), receiver="desk")) == []
+    assert "ordered" in words_of(reads(acme.viewer, "effects/", **chip("Ordered")))
+
+
 def test_empty_states_tell_no_effects_from_none_that_fit(acme: World, run: Run, reads: Reads) -> None:
     assert "Nothing has been done outside yet" in words_of(reads(acme.viewer, "effects/"))
     intend(acme, run, "crm.create_offer", OFFER)
@@ -160,5 +183,5 @@ def test_more_rows_take_no_more_queries(
     for _ in range(2):
         intend(acme, run, "crm.create_offer", OFFER)
         client.get(f"/w/{acme.workspace.id}/effects/")
-        with django_assert_num_queries(6):
+        with django_assert_num_queries(9):
             client.get(f"/w/{acme.workspace.id}/effects/")

@@ -16,7 +16,8 @@ from runs.models import Run
 from runs.selectors import held
 from runs.states import RunStatus
 from tests.people import World, make_world
-from tests.views import rows
+from tests.views import desk, rows
+from tests.views.asking import paused_run
 
 ClientOf = Callable[[User], Client]
 pytestmark = pytest.mark.django_db
@@ -102,6 +103,28 @@ def test_each_sees_their_own_next_step(acme: World, client_of: ClientOf) -> None
     assert turn.step_href == f"/w/{acme.workspace.id}/runs/{failed.id}/continue/"
 
 
+@pytest.mark.usefixtures("contracts_that_ask")
+def test_reviews_lead_to_their_page_an_orphans_too(acme: World, client_of: ClientOf) -> None:
+    review = desk.mail_in_review(acme, paused_run(acme))
+    orphan = desk.orphan_in_review(acme)
+
+    def seen(user: User) -> dict[str, tuple[str, str]]:
+        return {
+            turn.step_href: (turn.whose, turn.step)
+            for turn in turns(client_of(user), acme)
+            if turn.table == "review"
+        }
+
+    one, two = desk.address(review), desk.address(orphan)
+    assert seen(acme.viewer) == {one: ("A releaser", "Look"), two: ("A releaser", "Look")}
+    assert seen(acme.releaser) == {one: ("You", "Settle"), two: ("You", "Settle")}
+    desk.proposed(acme, review)
+    assert seen(acme.approver)[one] == ("You, as the second person", "Settle")
+    said = client_of(acme.viewer).get(page(acme)).content.decode()
+    assert "Object tkt_000099" in said
+    assert f'href="{page(acme)}reviews/"' in said
+
+
 def test_an_approval_of_another_group_is_not_mine_until_it_is_overdue(
     acme: World, client_of: ClientOf
 ) -> None:
@@ -162,5 +185,5 @@ def test_the_same_queries_whatever_there_is_to_do(
         rows.approval(acme, run)
     client = client_of(acme.approver)
     client.get(page(acme))
-    with django_assert_max_num_queries(28):
+    with django_assert_max_num_queries(29):
         assert client.get(page(acme)).status_code == 200

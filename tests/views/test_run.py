@@ -187,7 +187,7 @@ def test_it_listens_until_nothing_can_change(acme: World, client_of: ClientOf, w
     assert f'data-live="run:{waiting.id}"' in html(client, waiting)
     done = rows.stands(rows.run_in(acme), RunStatus.COMPLETED)
     assert "data-final" in html(client, done)
-    assert "data-live=" not in html(client, done)
+    assert 'data-live="run:' not in html(client, done)
     cancelled = rows.stands(rows.run_in(acme), RunStatus.CANCELLED)
     rows.effect(acme, cancelled, sub=SubState.UNCERTAIN)
     assert "data-final" not in html(client, cancelled)

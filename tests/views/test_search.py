@@ -9,10 +9,15 @@ import pytest
 from django.test import Client
 
 from console.models import User
-from effects.states import EffectStatus, SubState
+from effects.commands import bulk_recover
+from effects.commands.repeat import deliver_again
+from effects.commands.stop_sending import stop_sending
+from effects.models import OrphanScan, Probe
+from effects.states import EffectStatus, StopScope, SubState
 from runs.models import Checkpoint, Message
 from tests.people import World, make_world
-from tests.views import rows
+from tests.views import desk, rows, standing
+from tests.views.asking import OFFER, intend, paused_run
 
 ClientOf = Callable[[User], Client]
 pytestmark = pytest.mark.django_db
@@ -45,6 +50,36 @@ def test_an_id_leads_to_its_page(acme: World, client_of: ClientOf) -> None:
         message.id: f"{base}/conversations/{acme.conversation.id}/",
     }.items():
         assert ask(client, acme, asked) == (302, address)
+
+
+@pytest.mark.usefixtures("contracts_that_ask")
+def test_ids_of_what_people_did_about_effects_lead_to_their_pages(acme: World, client_of: ClientOf) -> None:
+    actor = acme.actor(acme.releaser)
+    held = standing.held(intend(acme, paused_run(acme), "test.offer", OFFER))
+    review = desk.ticket_in_review(acme, paused_run(acme))
+    plan = bulk_recover.dry_run(actor, {})
+    recovery = bulk_recover.start(actor, {}, digest=plan.digest, reason="r", per_minute=1, token="recovery-1")
+    order = deliver_again(actor, held.id, reason="r", token="order-001")
+    stop = stop_sending(actor, scope=StopScope.RECEIVER, target="crm", reason="r", token="stop-001")
+    crm = acme.workspace.receivers.get(name="crm")
+    newest = Probe.objects.get(receiver=crm, effect_type="crm.create_offer")
+    scan = OrphanScan.objects.create(
+        workspace=acme.workspace, receiver=crm, effect_type="x", since=stop.at, token="scan-001"
+    )
+    client, base = client_of(acme.viewer), f"/w/{acme.workspace.id}"
+    other = client_of(make_world("other").viewer)
+    for asked, address in {
+        order.id: f"{base}/effects/{held.id}/#{order.id}",
+        review.id: f"{base}/reviews/{review.id}/",
+        recovery.id: f"{base}/recoveries/{recovery.id}/",
+        stop.id: f"{base}/stops/#{stop.id}",
+        newest.id: f"{base}/contracts/crm.create_offer/#probe",
+        scan.id: f"{base}/reviews/?scan={scan.id}#{scan.id}",
+    }.items():
+        assert ask(client, acme, asked) == (302, address)
+        assert client.get(address.partition("#")[0]).status_code == 200
+        world = other.get("/")["Location"]
+        assert other.get(f"{world}search?q={asked}").status_code == 200
 
 
 def test_a_receivers_reference_leads_to_the_effect(acme: World, client_of: ClientOf) -> None:

@@ -10,7 +10,7 @@ from django.test import Client
 
 from console.kernel.canonical import JSONValue
 from console.models import AuditEvent, User
-from runs.forms import new_token
+from console.pages import new_token
 from runs.models import Run, WorkflowVersion
 from runs.selectors import input_of
 from tests.people import World, make_world
