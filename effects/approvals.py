@@ -19,15 +19,33 @@ from jsonschema import Draft202012Validator
 from console import audit
 from console.access import Actor
 from console.kernel.canonical import JSONValue, canonicalise, request_hash
-from console.kernel.crypto import seal_json, unseal_json
+from console.kernel.crypto import seal_json
 from console.kernel.errors import AlreadyDone, Forbidden, Invalid, KeyReused, NotFound, Stale
 from console.models import Capability
 from effects import moves
 from effects.contracts import Asking, contract
-from effects.ledger import save_revision
+from effects.intents import save_revision
 from effects.models import Approval, ApprovalDecision, Effect
+from effects.rounds import (
+    arguments_of,
+    as_object,
+    body_of,
+    decided,
+    edited_before,
+    editors_of,
+    newest_of,
+)
+from effects.second_person import decide_order, end_order, may_second
 from effects.selectors import payload_of, revision_of
-from effects.states import ApprovalStatus, Asked, Decision, EffectStatus, Reversibility, SubState
+from effects.states import (
+    ApprovalStatus,
+    Asked,
+    Decision,
+    EffectStatus,
+    OrderStatus,
+    Reversibility,
+    SubState,
+)
 
 
 class Expired(AlreadyDone):
@@ -83,15 +101,6 @@ def open_for(pause: Pause, requests: Sequence[Request], *, again: bool = True) -
         if newest is not None and newest.status == ApprovalStatus.PENDING:
             _end(newest, ApprovalStatus.SUPERSEDED, "Asked again")
         _open(pause, request, round_number=newest.round + 1 if newest else 1, action=action)
-
-
-def newest_of(run_id: str, interrupt_id: str, action: int) -> Approval | None:
-    return (
-        Approval.objects.select_related("effect")
-        .filter(run_id=run_id, interrupt_id=interrupt_id, action=action)
-        .order_by("-round")
-        .first()
-    )
 
 
 def _asked_elsewhere(pause: Pause, request: Request) -> bool:
@@ -160,19 +169,8 @@ def _as_edited(pause: Pause, request: Request, action: int) -> Request:
     newest = newest_of(pause.run_id, pause.interrupt_id, action)
     if request.asks != Asked.ACTION or newest is None or newest.interrupt_hash != pause.interrupt_hash:
         return request
-    edited = _edited_before(newest)
-    return request if edited is None else replace(request, body={**_object(request.body), "args": edited})
-
-
-def body_of(approval: Approval) -> JSONValue:
-    """The question, or the action's name and arguments."""
-    return unseal_json(approval.body, workspace=approval.workspace_id, owner=approval.run_id)
-
-
-def answer_of(decision: ApprovalDecision, approval: Approval) -> JSONValue:
-    if decision.answer is None:
-        return None
-    return unseal_json(decision.answer, workspace=approval.workspace_id, owner=approval.id)
+    edited = edited_before(newest)
+    return request if edited is None else replace(request, body={**as_object(request.body), "args": edited})
 
 
 def may_decide(actor: Actor, approval: Approval, *, involved: frozenset[str]) -> str:
@@ -180,6 +178,8 @@ def may_decide(actor: Actor, approval: Approval, *, involved: frozenset[str]) ->
 
     *involved*: the ids of the people who started, launched or edited what is asked about (four eyes).
     """
+    if approval.order_id:
+        return may_second(actor, approval, involved)
     if not actor.may(Capability.DECIDE):
         return f"Your roles in {actor.workspace.name} do not let you decide approvals."
     if approval.asked_of and approval.asked_of not in actor.group_names:
@@ -187,18 +187,6 @@ def may_decide(actor: Actor, approval: Approval, *, involved: frozenset[str]) ->
     if actor.user.id in involved:
         return "Four eyes: you started or edited this, so somebody else decides it."
     return ""
-
-
-def editors_of(approval: Approval) -> frozenset[str]:
-    """Who edited what is asked about, in this or an earlier round of the pause: co-authors, who cannot approve it."""
-    edits = ApprovalDecision.objects.filter(
-        decision=Decision.EDIT,
-        approval__run_id=approval.run_id,
-        approval__interrupt_id=approval.interrupt_id,
-        approval__action=approval.action,
-        by__isnull=False,
-    )
-    return frozenset(edit for edit in edits.values_list("by_id", flat=True) if edit)
 
 
 def decide(
@@ -242,6 +230,8 @@ def decide(
     _end(approval, ApprovalStatus.DECIDED, decided(decision, actor.user.name))
     if decision == Decision.EDIT and isinstance(answer, dict):
         _ask_a_second(actor, approval, answer)
+    elif approval.order is not None:
+        decide_order(actor, approval, approval.order, decision, reason)
     elif approval.effect is not None:
         _move_effect(actor, approval, decision, reason)
     _record(actor, approval, decision, reason)
@@ -252,7 +242,7 @@ def _locked(actor: Actor, approval_id: str) -> tuple[Approval, bool]:
     """The approval, locked, and whether its time is over by the database's clock."""
     approval = (
         Approval.objects.select_for_update(of=("self",))
-        .select_related("effect")
+        .select_related("effect", "order")
         .filter(id=approval_id, workspace=actor.workspace)
         .annotate(late=Q(expires_at__lte=Now()))
         .first()
@@ -288,17 +278,6 @@ def _same_form(
     return earlier
 
 
-def decided(decision: Decision, name: str) -> str:
-    """“Approved by Mara”: the page and the audit say the same words."""
-    verb = {
-        Decision.APPROVE: "Approved",
-        Decision.EDIT: "Edited",
-        Decision.REJECT: "Rejected",
-        Decision.RESPOND: "Answered",
-    }[decision]
-    return f"{verb} by {name}"
-
-
 def _check_open(approval: Approval, *, late: bool) -> None:
     if approval.status == ApprovalStatus.DECIDED:
         last = approval.decisions.select_related("by").last()
@@ -317,6 +296,8 @@ def _check_fits(approval: Approval, decision: Decision, reason: str, answer: JSO
         raise Invalid(f"This request does not allow you to {decision.label.lower()}.", field="decision")
     if decision == Decision.REJECT and not reason.strip():
         raise Invalid("Say why you reject it.", field="reason")
+    if decision == Decision.APPROVE and approval.must_say and not reason.strip():
+        raise Invalid("Say in your own words that you accept the risk of a second one.", field="reason")
     try:
         json.dumps(answer, allow_nan=False)
     except (ValueError, TypeError, RecursionError):
@@ -342,7 +323,7 @@ def _check_schema(schema: Any, answer: JSONValue) -> None:
 
 def _check_edit(approval: Approval, answer: dict[str, JSONValue]) -> None:
     """An edit keeps the type of every value and adds no key; a bound effect's schema checks the rest."""
-    before = _arguments(approval)
+    before = arguments_of(approval)
     for name, value in answer.items():
         if name not in before:
             raise Invalid(f"{name} is not among the arguments.", field=name)
@@ -356,13 +337,6 @@ def _kind(value: JSONValue) -> str:
     return {bool: "yes or no", int: "number", float: "number", str: "text", list: "list", dict: "object"}.get(
         type(value), "empty value"
     )
-
-
-def _arguments(approval: Approval) -> dict[str, JSONValue]:
-    if approval.asks == Asked.EFFECT and approval.effect is not None:
-        payload = payload_of(approval.effect, revision_of(approval.effect, approval.revision))
-        return payload if isinstance(payload, dict) else {}
-    return _object(_object(body_of(approval)).get("args"))
 
 
 def _move_effect(actor: Actor, approval: Approval, decision: Decision, reason: str) -> None:
@@ -390,9 +364,9 @@ def _move_effect(actor: Actor, approval: Approval, decision: Decision, reason: s
 
 def _ask_a_second(actor: Actor, approval: Approval, answer: dict[str, JSONValue]) -> None:
     """An edit makes its editor a co-author: the edited payload is a new revision, and somebody else approves it."""
-    edited = {**_arguments(approval), **answer}
+    edited = {**arguments_of(approval), **answer}
     effect, title = approval.effect, approval.title
-    body = _object(body_of(approval))
+    body = as_object(body_of(approval))
     if approval.asks == Asked.ACTION:
         body = {**body, "args": edited}
     hashed = request_hash(canonicalise(body))
@@ -436,10 +410,6 @@ _CARRIED = (
 )
 
 
-def _object(value: JSONValue) -> dict[str, JSONValue]:
-    return value if isinstance(value, dict) else {}
-
-
 def _revise(actor: Actor, effect: Effect, payload: dict[str, JSONValue]) -> None:
     """A person's payload is a new revision; the machine's own hash stays, so that its asking again finds this one."""
     promise = contract(effect.effect_type)
@@ -475,6 +445,8 @@ def expire(approval_id: str) -> bool:
     if approval is None:
         return False
     _end(approval, ApprovalStatus.EXPIRED, "Nobody decided in time")
+    if approval.order is not None:
+        end_order(approval.order, OrderStatus.REFUSED, "No second person agreed in time.")
     audit.record(
         workspace_id=approval.workspace_id,
         actor="system:sweep",
@@ -488,64 +460,9 @@ def expire(approval_id: str) -> bool:
 
 def close_for_run(run_id: str, *, why: str) -> int:
     """The run has ended: its open approvals leave the inbox in the same transaction."""
-    return Approval.objects.filter(run_id=run_id, status=ApprovalStatus.PENDING).update(
+    return Approval.objects.filter(run_id=run_id, order=None, status=ApprovalStatus.PENDING).update(
         status=ApprovalStatus.CLOSED, ended_at=Now(), ended_why=why[:200], version=F("version") + 1
     )
-
-
-@dataclass(frozen=True)
-class Answered:
-    """The decision that stands for one action of a pause, with the edit that led to it."""
-
-    decision: Decision
-    reason: str
-    answer: JSONValue
-    edited: dict[str, JSONValue] | None
-
-
-def answers_of(run_id: str, interrupt_id: str, interrupt_hash: str, actions: int) -> list[Answered] | None:
-    """What was decided for each action of a pause, in order; None while any of them is open."""
-    answers = []
-    for action in range(actions):
-        newest = newest_of(run_id, interrupt_id, action)
-        if (
-            newest is None
-            or newest.status != ApprovalStatus.DECIDED
-            or newest.interrupt_hash != interrupt_hash
-        ):
-            return None
-        last = newest.decisions.latest("at")
-        answers.append(
-            Answered(Decision(last.decision), last.reason, answer_of(last, newest), _edited_before(newest))
-        )
-    return answers
-
-
-def _edited_before(newest: Approval) -> dict[str, JSONValue] | None:
-    """The arguments as a co-author left them, when an earlier round of this pause ended in an edit."""
-    edited = ApprovalDecision.objects.filter(
-        decision=Decision.EDIT,
-        approval__run_id=newest.run_id,
-        approval__interrupt_id=newest.interrupt_id,
-        approval__action=newest.action,
-        approval__interrupt_hash=newest.interrupt_hash,
-    )
-    return _arguments(newest) if edited.exists() else None
-
-
-def newest_rounds(run_id: str) -> list[Approval]:
-    """The newest approval of each action of each pause of the run."""
-    newest: dict[tuple[str, int], Approval] = {}
-    for approval in Approval.objects.filter(run_id=run_id).order_by("round"):
-        newest[approval.interrupt_id, approval.action] = approval
-    return list(newest.values())
-
-
-def decided_pauses(run_id: str) -> set[tuple[str, str]]:
-    """(interrupt id, value hash) of the pauses of which every action's newest approval is decided."""
-    rows = newest_rounds(run_id)
-    undecided = {row.interrupt_id for row in rows if row.status != ApprovalStatus.DECIDED}
-    return {(row.interrupt_id, row.interrupt_hash) for row in rows if row.interrupt_id not in undecided}
 
 
 def request_for_effect(effect: Effect) -> Request:
@@ -560,6 +477,8 @@ def request_for_effect(effect: Effect) -> Request:
         body={"effect": effect.id, "revision": effect.revision},
         allows=(Decision.APPROVE, Decision.REJECT),
         effect_id=effect.id,
+        # Why it is asked (again): its contract changed, or who approved it may no longer.
+        why=effect.problem if effect.sub_state == SubState.AWAITING_APPROVAL else "",
         asked_of=effect.asked_of,
         due=asking.due,
         expires=asking.expires,

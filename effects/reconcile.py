@@ -8,21 +8,26 @@ from datetime import timedelta
 
 from django.db import DatabaseError, transaction
 from django.db.models import Exists, F, OuterRef, Q
-from django.db.models.functions import Now
+from django.db.models.functions import Greatest, Now
 
 from console.kernel.live import announce
 from effects import moves, receivers
-from effects.contracts import EffectContract, HttpWire, UnknownType, contract, contracts
-from effects.ledger import found_at_receiver, review_if_hopeless, wait_before
+from effects.contracts import EffectContract, UnknownType, contract, contracts
+from effects.evidence import settle as settle_by_evidence
 from effects.models import Effect, Review
-from effects.receivers import Finding
-from effects.selectors import repeatable_by_key, request_of, revision_of
+from effects.moves import evidence
+from effects.outcomes import OLD_ERROR, review_if_hopeless, stands_at_old_error
+from effects.selectors import repeatable_by_key, request_of, revision_of, unprobed
 from effects.states import Dedup, EffectStatus, ReviewReason, SubState
+from effects.wires import HttpWire
 
 logger = logging.getLogger(__name__)
 
-#: How many looks in a row that prove nothing before a person is asked.
+#: How many looks that prove nothing before a person is asked.
 LOOKS = 6
+#: The longest between two looks: of what nobody has been asked about, and of what stands under review.
+LONGEST_WAIT = timedelta(minutes=5)
+LONGEST_UNDER_REVIEW = timedelta(hours=1)
 #: An effect that its run could repeat by key and did not, for this long, is looked up instead.
 NOBODY_REPEATS = timedelta(seconds=60)
 
@@ -31,10 +36,11 @@ def lose_leases() -> list[str]:
     """Senders that were lost: their effects become uncertain; what nobody can look up goes to review with it."""
     late = Effect.objects.filter(sub_state=SubState.IN_FLIGHT, lease_until__lt=Now())
     ids = list(late.values_list("id", flat=True)[:200])
-    return [effect_id for effect_id in ids if _handled(_lose_lease, effect_id)]
+    return [effect_id for effect_id in ids if _handled(lose_lease, effect_id)]
 
 
-def _lose_lease(effect_id: str) -> bool:
+def lose_lease(effect_id: str) -> bool:
+    """One of them. False: it has no lease that has ended, or somebody else is at it."""
     with transaction.atomic():
         effect = moves.lose_lease(effect_id)
         if effect is None:
@@ -45,8 +51,13 @@ def _lose_lease(effect_id: str) -> bool:
 
 
 def review_what_nobody_can_settle() -> int:
-    """Uncertain, no look-up, no repeat, and no review: whoever should have opened it was killed before it could."""
-    forgotten = Effect.objects.filter(sub_state=SubState.UNCERTAIN, dedup=Dedup.NONE).exclude(
+    """Uncertain, no look-up, no repeat, and no review.
+
+    Whoever should have opened it was killed before it could; or the contract that said how to look is gone.
+    """
+    asked = [name for name, promise in contracts().items() if _looked_up(promise)]
+    by_looks = Q(dedup__in=[Dedup.NATURAL, Dedup.QUERY]) & ~Q(effect_type__in=asked)
+    forgotten = Effect.objects.filter(Q(dedup=Dedup.NONE) | by_looks, sub_state=SubState.UNCERTAIN).exclude(
         Exists(Review.objects.filter(effect=OuterRef("pk"), closed_at=None))
     )
     return sum(_handled(_open_forgotten, one) for one in list(forgotten.values_list("id", flat=True)[:200]))
@@ -58,6 +69,12 @@ def _open_forgotten(effect_id: str) -> bool:
         if effect.sub_state != SubState.UNCERTAIN:
             return False
         _review_if_hopeless(effect)
+        if not effect.reviews.filter(closed_at=None).exists():
+            moves.open_review(
+                effect,
+                ReviewReason.UNQUERYABLE,
+                f"It may or may not have been done, and its contract says no more how to ask {effect.receiver.name}.",
+            )
         _tell(effect)
     return True
 
@@ -73,7 +90,7 @@ def _review_if_hopeless(effect: Effect) -> None:
 
 
 def _tell(effect: Effect) -> None:
-    announce(effect.workspace_id, f"run:{effect.run_id}", f"effect:{effect.id}", "effects", "home")
+    announce(effect.workspace_id, f"run:{effect.run_id}", f"effect:{effect.id}", "effects", "reviews", "home")
 
 
 def _handled(duty: Callable[[str], bool], effect_id: str) -> bool:
@@ -88,26 +105,37 @@ def _handled(duty: Callable[[str], bool], effect_id: str) -> bool:
 
 
 def hold_what_is_over() -> int:
-    """backoff whose tries or time are over → held."""
-    held = 0
+    """backoff whose tries or time are over → held. One query for all types: the sweep asks several times a second."""
+    over = Q(give_up_at__lte=Now())
     for effect_type, promise in contracts().items():
-        due = Effect.objects.filter(effect_type=effect_type, sub_state=SubState.BACKOFF).filter(
-            Q(tries__gte=F("tries_before") + promise.tries) | Q(give_up_at__lte=Now())
-        )
-        for effect_id in due.values_list("id", flat=True)[:500]:
-            held += moves.hold(effect_id, tries=promise.tries)
-    return held
+        over |= Q(effect_type=effect_type, tries__gte=F("tries_before") + promise.tries)
+    due = Effect.objects.filter(over, sub_state=SubState.BACKOFF, effect_type__in=contracts().keys())
+    return sum(
+        moves.hold(effect_id, tries=contract(effect_type).tries)
+        for effect_id, effect_type in due.values_list("id", "effect_type")[:500]
+    )
 
 
 def _looked_up(promise: EffectContract) -> bool:
     return isinstance(promise.wire, HttpWire) and promise.wire.look_up is not None
 
 
+def _polled(promise: EffectContract) -> bool:
+    return isinstance(promise.wire, HttpWire) and bool(promise.wire.poll or promise.wire.look_up)
+
+
 def looks_due(limit: int = 50) -> list[str]:
     """Effects whose look-up is due: accepted ones; uncertain by natural key or query; by key once nobody repeats it."""
-    types = [name for name, promise in contracts().items() if _looked_up(promise)]
-    looked_at = Effect.objects.filter(effect_type__in=types, due_at__lte=Now()).filter(
-        Q(sub_state=SubState.UNCERTAIN) | Q(status=EffectStatus.ACCEPTED)
+    types = contracts().items()
+    looked_at = Effect.objects.filter(due_at__lte=Now()).filter(
+        Q(
+            sub_state=SubState.UNCERTAIN,
+            effect_type__in=[name for name, promise in types if _looked_up(promise)],
+        )
+        | Q(
+            status=EffectStatus.ACCEPTED,
+            effect_type__in=[name for name, promise in types if _polled(promise)],
+        )
     )
     nobody_repeats = Q(dedup=Dedup.KEY) & (~repeatable_by_key() | Q(due_at__lte=Now() - NOBODY_REPEATS))
     decided_by_people = Review.objects.filter(
@@ -124,39 +152,93 @@ def looks_due(limit: int = 50) -> list[str]:
 
 
 def review_expired_keys() -> int:
-    """Uncertain by key, the key's window passed, and no look-up to ask: a person decides."""
+    """Uncertain by key, which may not go again or tells no more, and no look-up to ask: a person decides."""
     asked = [name for name, promise in contracts().items() if _looked_up(promise)]
+    known = Review.objects.filter(
+        effect=OuterRef("pk"),
+        closed_at=None,
+        reason__in=[ReviewReason.KEY_EXPIRED, ReviewReason.CACHED_ERROR, ReviewReason.UNQUERYABLE],
+    )
     expired = (
         Effect.objects.filter(sub_state=SubState.UNCERTAIN, dedup=Dedup.KEY, due_at__lte=Now())
         .exclude(effect_type__in=asked)
         .exclude(repeatable_by_key())
-        .exclude(reviews__closed_at=None, reviews__reason=ReviewReason.KEY_EXPIRED, reviews__isnull=False)
+        .exclude(Exists(known))
     )
-    opened = 0
-    for effect in expired[:200]:
-        with transaction.atomic():
-            opened += moves.open_review(
-                effect,
-                ReviewReason.KEY_EXPIRED,
-                "It may or may not have been done, and the time in which its key protects a repeat is over.",
-            )
-            announce(effect.workspace_id, f"run:{effect.run_id}", f"effect:{effect.id}", "effects", "home")
-    return opened
+    return sum(_handled(_open_expired, one) for one in list(expired.values_list("id", flat=True)[:200]))
+
+
+def _open_expired(effect_id: str) -> bool:
+    with transaction.atomic():
+        effect = Effect.objects.select_for_update(of=("self",)).select_related("receiver").get(id=effect_id)
+        if effect.sub_state != SubState.UNCERTAIN or _repeatable(effect):
+            return False
+        _review_key(effect, f"{effect.receiver.name} can't be asked whether it was done.")
+        _tell(effect)
+    return True
+
+
+def _review_key(effect: Effect, sentence: str) -> bool:
+    """The key settles nothing any more: an old error stands under it, it was not probed, or its time is over."""
+    if stands_at_old_error(effect):
+        return moves.open_review(effect, ReviewReason.CACHED_ERROR, f"{OLD_ERROR} {sentence}")
+    reason, why = _why_not_repeated(effect)
+    return moves.open_review(effect, reason, f"{why} {sentence}")
+
+
+def _why_not_repeated(effect: Effect) -> tuple[ReviewReason, str]:
+    """Of an effect whose key may not go again: because it was not probed, or else because its window has passed."""
+    in_window = Effect.objects.filter(id=effect.id, key_until__gt=Now()).exists()
+    if in_window and (gap := unprobed(effect)):
+        return ReviewReason.UNQUERYABLE, gap
+    return ReviewReason.KEY_EXPIRED, "The time in which its key protects a repeat is over."
+
+
+def _repeatable(effect: Effect) -> bool:
+    return Effect.objects.filter(repeatable_by_key(), id=effect.id).exists()
 
 
 def look(effect_id: str) -> str:
-    """One look-up of one effect: claim it, ask outside any transaction, settle. Returns what was found."""
+    """One look-up of one effect that is due: claim it, ask, settle. Returns what was found."""
     effect = Effect.objects.select_related("receiver").get(id=effect_id)
     promise = contract(effect.effect_type)
-    fence = effect.fence
     if not moves.take_look(effect_id, lease=timedelta(seconds=promise.lease)):
         return "taken"
+    return _look(effect, promise)
+
+
+def questions_due(limit: int = 50) -> list[str]:
+    """People's questions to receivers that nobody is at: the effects that they are about."""
+    return list(evidence.open_questions().order_by("asked_at").values_list("effect_id", flat=True)[:limit])
+
+
+def answer_question(effect_id: str) -> str:
+    """Ask the receiver because a person wants to know, wherever the effect stands. Returns what was found."""
+    effect = Effect.objects.select_related("receiver").get(id=effect_id)
+    try:
+        promise = contract(effect.effect_type)
+    except UnknownType:
+        evidence.end_question(effect_id, found="unclear")
+        return "unclear"
+    if not evidence.take_question(effect_id, lease=timedelta(seconds=promise.lease)):
+        return "taken"
+    found = _look(effect, promise)
+    evidence.end_question(effect_id, found=found)
+    announce(effect.workspace_id, f"effect:{effect.id}")
+    return found
+
+
+def _look(effect: Effect, promise: EffectContract) -> str:
+    """Ask outside any transaction, then settle what was found under the effect's lock."""
+    if effect.account != effect.receiver.account:
+        return _not_asked(effect)
     # Before asking: an answer is proof only of what had settled by the moment of the question.
     settled = _has_settled(effect, promise)
     revision = revision_of(effect)
     finding = receivers.look_up(promise, effect, revision, request_of(effect, revision))
+    fence = effect.fence
     with transaction.atomic():
-        effect = Effect.objects.select_for_update(of=("self",)).select_related("receiver").get(id=effect_id)
+        effect = Effect.objects.select_for_update(of=("self",)).select_related("receiver").get(id=effect.id)
         moves.observe(
             effect,
             "look_up",
@@ -165,80 +247,105 @@ def look(effect_id: str) -> str:
             reference=finding.reference,
             **finding.detail,
         )
-        _settle(effect, promise, finding, proves=settled and fence == effect.fence)
-        announce(effect.workspace_id, f"run:{effect.run_id}", f"effect:{effect.id}", "effects")
+        moves.look_later(effect.id, wait=_before_next_look(effect))
+        if finding.found == "absent" and settled and effect.status == EffectStatus.COMPLETED:
+            _not_there_any_more(effect, promise)
+        elif finding.found == "absent" and settled and fence == effect.fence:
+            _count_absence(effect, promise)
+        elif finding.found in ("absent", "unclear"):
+            evidence.break_row(effect.id)
+            _give_up_looking(effect, promise, finding.sentence)
+        else:
+            settle_by_evidence(effect, promise, finding, why=LOOKED)
+        _tell(effect)
     return finding.found
 
 
-def _settle(effect: Effect, promise: EffectContract, finding: Finding, *, proves: bool) -> None:
-    if finding.found == "found":
-        if _belongs_to_another(effect, finding.reference):
-            moves.open_review(
-                effect,
-                ReviewReason.DUPLICATE_FOUND,
-                f"{finding.reference} belongs to another effect already.",
-            )
-        else:
-            found_at_receiver(
-                effect, finding.reference, finding.body, why="A look-up found it at the receiver."
-            )
-    elif finding.found == "several":
-        moves.open_review(effect, ReviewReason.DUPLICATE_FOUND, finding.sentence)
-    elif finding.found == "mismatch":
-        moves.open_review(effect, ReviewReason.MISMATCH, finding.sentence)
-    elif (
-        finding.found == "absent" and proves and moves.ready_by_proven_absence(effect.id, fence=effect.fence)
-    ):
-        return
+def _not_asked(effect: Effect) -> str:
+    """The receiver answers for another account now: what that one has, or has not, proves nothing of the effect."""
+    name = effect.receiver.name
+    sentence = f"The account at {name} has changed since it was sent, so {name} can't be asked about it."
+    with transaction.atomic():
+        effect = Effect.objects.select_for_update(of=("self",)).select_related("receiver").get(id=effect.id)
+        moves.observe(effect, "look_up", "unclear", sentence)
+        evidence.break_row(effect.id)
+        if moves.look_later(effect.id, wait=_before_next_look(effect)):
+            moves.open_review(effect, ReviewReason.MISMATCH, sentence)
+        _tell(effect)
+    return "unclear"
+
+
+LOOKED = "A look-up of the receiver answered it."
+
+
+def _before_next_look(effect: Effect) -> timedelta:
+    """1, 2, 4 … seconds after the look that was just made."""
+    under_review = Review.objects.filter(effect=effect, closed_at=None).exists()
+    longest = LONGEST_UNDER_REVIEW if under_review else LONGEST_WAIT
+    return min(timedelta(seconds=2 ** min(effect.looks, 20)), longest)
+
+
+def _not_there_any_more(effect: Effect, promise: EffectContract) -> None:
+    """A completed effect never changes; where "not there" proves something, that contradicts it, and a person looks."""
+    if promise.authoritative:
+        moves.open_review(
+            effect,
+            ReviewReason.CONTRADICTION,
+            f"{effect.receiver.name} does not have it, but the ledger says: completed as {effect.provider_reference}.",
+        )
+
+
+def _count_absence(effect: Effect, promise: EffectContract) -> None:
+    """One more look in a row that did not find it. Enough of them, where the contract says so, prove that it is not there."""
+    settle = timedelta(seconds=promise.settle)
+    # Two looks within the settle time are one and the same, also when a person asked for the second.
+    just_now = effect.observations.filter(kind="look_up", found="absent", at__gt=Now() - settle)
+    count = effect.absences
+    if just_now.count() <= 1:
+        wait = max(_before_next_look(effect), settle)
+        count = evidence.count_absence(effect.id, fence=effect.fence, wait=wait)
+    looks = "One look" if count == 1 else f"{count} looks in a row"
+    if not promise.authoritative or count < promise.looks:
+        _give_up_looking(
+            effect, promise, f"{looks} did not find it at {effect.receiver.name}, which proves nothing."
+        )
+    elif evidence.prove_absent(effect.id, fence=effect.fence):
+        if moves.ready_by_proven_absence(effect.id, fence=effect.fence):
+            return
+        proved = f"{looks} proved that {effect.receiver.name} does not have it."
+        _ask_about(effect, promise, f"{proved} {unprobed(effect)}".strip())
+
+
+def _give_up_looking(effect: Effect, promise: EffectContract, sentence: str) -> None:
+    """Several looks settled nothing: a person is asked."""
+    if effect.sub_state == SubState.UNCERTAIN and effect.looks + 1 >= LOOKS:
+        _ask_about(effect, promise, f"{LOOKS} looks at the receiver settled nothing. {sentence}")
+
+
+def _ask_about(effect: Effect, promise: EffectContract, sentence: str) -> None:
+    """A person decides what the looks leave open. A key that may still be repeated settles it itself."""
+    if promise.dedup == Dedup.KEY:
+        if not _repeatable(effect):
+            _review_key(effect, sentence)
     else:
-        moves.look_later(effect.id, wait=wait_before(effect.looks + 1))
-        if effect.looks + 1 >= LOOKS and effect.sub_state == SubState.UNCERTAIN:
-            _give_up_looking(effect, promise, finding)
-
-
-def _give_up_looking(effect: Effect, promise: EffectContract, finding: Finding) -> None:
-    """Several looks settled nothing: a person is asked. A key that may still be repeated settles it itself."""
-    if promise.dedup != Dedup.KEY:
-        moves.open_review(
-            effect,
-            ReviewReason.UNQUERYABLE,
-            f"{LOOKS} looks at the receiver settled nothing. {finding.sentence}",
-        )
-    elif not Effect.objects.filter(repeatable_by_key(), id=effect.id).exists():
-        moves.open_review(
-            effect,
-            ReviewReason.KEY_EXPIRED,
-            f"The time in which its key protects a repeat is over, and {LOOKS} looks settled nothing. "
-            f"{finding.sentence}",
-        )
-
-
-def _belongs_to_another(effect: Effect, reference: str) -> bool:
-    return (
-        bool(reference)
-        and Effect.objects.filter(
-            receiver=effect.receiver, effect_type=effect.effect_type, provider_reference=reference
-        )
-        .exclude(id=effect.id)
-        .exists()
-    )
+        moves.open_review(effect, ReviewReason.UNQUERYABLE, sentence)
 
 
 def _has_settled(effect: Effect, promise: EffectContract) -> bool:
-    """Whether "not found" would prove absence: an authoritative look-up after the last send's lease and settle time."""
+    """Whether "not found" counts: asked after the last send's lease, which outlasts its deadline, and the settle time."""
     settled_by = timedelta(seconds=promise.lease + promise.settle)
-    return (
-        promise.authoritative
-        and promise.dedup == Dedup.NATURAL
-        and Effect.objects.filter(id=effect.id, last_sent_at__lte=Now() - settled_by).exists()
-    )
+    return Effect.objects.filter(id=effect.id, last_sent_at__lte=Now() - settled_by).exists()
 
 
 def review_what_is_overdue() -> int:
     """Accepted, and no final result by its deadline: a person looks; it is never failed for that."""
-    overdue = Effect.objects.filter(status=EffectStatus.ACCEPTED, final_by__lte=Now()).exclude(
-        Exists(Review.objects.filter(effect=OuterRef("pk"), reason=ReviewReason.DEADLINE_PASSED))
+    asked = Review.objects.filter(
+        effect=OuterRef("pk"),
+        reason=ReviewReason.DEADLINE_PASSED,
+        # One about an earlier sending or an earlier deadline says nothing about this one.
+        opened_at__gte=Greatest(OuterRef("last_sent_at"), OuterRef("final_by")),
     )
+    overdue = Effect.objects.filter(status=EffectStatus.ACCEPTED, final_by__lte=Now()).exclude(Exists(asked))
     return sum(_handled(_open_overdue, one) for one in list(overdue.values_list("id", flat=True)[:200]))
 
 

@@ -51,6 +51,46 @@ SETTLED = Q(status__in=[EffectStatus.COMPLETED, EffectStatus.FAILED])
 UNRESOLVED_IN = (SubState.IN_FLIGHT, SubState.UNCERTAIN)
 
 
+Pair = tuple[EffectStatus, SubState]
+
+_AWAITING: Pair = (EffectStatus.PENDING, SubState.AWAITING_APPROVAL)
+_READY: Pair = (EffectStatus.PENDING, SubState.READY)
+_IN_FLIGHT: Pair = (EffectStatus.PENDING, SubState.IN_FLIGHT)
+_UNCERTAIN: Pair = (EffectStatus.PENDING, SubState.UNCERTAIN)
+_ACCEPTED: Pair = (EffectStatus.ACCEPTED, SubState.NONE)
+_COMPLETED: Pair = (EffectStatus.COMPLETED, SubState.NONE)
+_REFUSED: Pair = (EffectStatus.FAILED, SubState.REFUSED)
+_REJECTED: Pair = (EffectStatus.FAILED, SubState.REJECTED)
+_CANCELLED: Pair = (EffectStatus.FAILED, SubState.CANCELLED)
+_RECORDED: Pair = (EffectStatus.PENDING, SubState.RECORDED)
+_BACKOFF: Pair = (EffectStatus.PENDING, SubState.BACKOFF)
+_HELD: Pair = (EffectStatus.PENDING, SubState.HELD)
+
+#: Every move there is. A trigger refuses all others to everybody; effects.moves says who makes each, and its guards.
+MOVES: dict[Pair, tuple[Pair, ...]] = {
+    _RECORDED: (_AWAITING, _READY, _REJECTED, _CANCELLED, _COMPLETED),
+    _AWAITING: (_RECORDED, _READY, _REJECTED, _CANCELLED, _COMPLETED),
+    _READY: (_RECORDED, _AWAITING, _IN_FLIGHT, _CANCELLED, _COMPLETED),
+    _IN_FLIGHT: (_COMPLETED, _ACCEPTED, _REFUSED, _BACKOFF, _UNCERTAIN),
+    _BACKOFF: (_IN_FLIGHT, _HELD, _AWAITING, _CANCELLED, _COMPLETED),
+    _HELD: (_READY, _AWAITING, _CANCELLED, _COMPLETED),
+    _UNCERTAIN: (_IN_FLIGHT, _READY, _ACCEPTED, _COMPLETED, _CANCELLED),
+    _ACCEPTED: (_COMPLETED, _REFUSED, _CANCELLED),
+    _REFUSED: (_READY, _AWAITING, _COMPLETED),
+    _REJECTED: (_COMPLETED,),
+    _CANCELLED: (_COMPLETED,),
+    _COMPLETED: (),
+}
+#: Made only under an open review, with evidence: the trigger looks for the review. So is completing what was never tried.
+ONLY_UNDER_REVIEW: tuple[tuple[Pair, Pair], ...] = (
+    (_REFUSED, _COMPLETED),
+    (_REJECTED, _COMPLETED),
+    (_CANCELLED, _COMPLETED),
+    (_ACCEPTED, _CANCELLED),
+    (_UNCERTAIN, _CANCELLED),
+)
+
+
 def allowed_pairs() -> Q:
     """The check constraint: each status with its own sub-states only."""
     condition = Q()
@@ -74,6 +114,19 @@ class Reversibility(TextChoices):
     READ = "read", "Read"
     REVERSIBLE = "reversible", "Reversible"
     IRREVERSIBLE = "irreversible", "Irreversible"
+
+
+class Stance(TextChoices):
+    """How an origin stands to the outside world."""
+
+    LIVE = "live", "Sends"
+    FRESH = "fresh", "Sends, always asking, and nothing irreversible without permission"
+    SIMULATION = "simulation", "Is answered by doubles"
+    EVIDENCE = "evidence", "Is answered from the recording"
+
+
+#: Nothing of these is ever sent.
+NEVER_SENDS = (Stance.SIMULATION, Stance.EVIDENCE)
 
 
 class Dedup(TextChoices):
@@ -118,3 +171,78 @@ class ReviewReason(TextChoices):
     DEADLINE_PASSED = "deadline_passed", "No final answer in time"
     NOT_ASKED_AGAIN = "not_asked_again", "The workflow did not ask for it again"
     CONTRADICTION = "contradiction", "The evidence contradicts the ledger"
+
+
+class ReviewOutcome(TextChoices):
+    """What a releaser settles a review as."""
+
+    DONE = "done", "It was done"
+    NOT_DONE = "not_done", "It was not done, and is not to be"
+    SEND = "send", "It was not done: send it"
+    STANDS = "stands", "The ledger stands as it is"
+
+
+#: Reviews that only say "nobody knows": two people may accept that and order it sent all the same.
+OVERRIDABLE = (
+    ReviewReason.UNQUERYABLE,
+    ReviewReason.KEY_EXPIRED,
+    ReviewReason.CACHED_ERROR,
+    ReviewReason.DEADLINE_PASSED,
+    ReviewReason.NOT_ASKED_AGAIN,
+)
+
+
+class OrderKind(TextChoices):
+    """What a person may order about an effect."""
+
+    DELIVER_AGAIN = "deliver_again", "Deliver again"
+    SEND_AS_NEW = "send_as_new", "Send as a new effect"
+    COMPENSATE = "compensate", "Compensate"
+
+
+class OrderStatus(TextChoices):
+    AWAITING_SECOND = "awaiting_second", "Waiting for a second person"
+    DUE = "due", "Due"
+    DONE = "done", "Done"
+    REFUSED = "refused", "Refused"
+    WITHDRAWN = "withdrawn", "Withdrawn"
+
+
+#: Still to be decided or carried out. There is at most one for an effect.
+OPEN_ORDERS = (OrderStatus.AWAITING_SECOND, OrderStatus.DUE)
+
+
+class StopScope(TextChoices):
+    """What a kill switch stops."""
+
+    WORKSPACE = "workspace", "Everything"
+    RECEIVER = "receiver", "A receiver"
+    TYPE = "type", "An effect type"
+
+
+class RecoveryStatus(TextChoices):
+    RUNNING = "running", "Running"
+    STOPPED = "stopped", "Stopped"
+    DONE = "done", "Done"
+
+
+class Verdict(TextChoices):
+    """What bulk recover would do with an effect."""
+
+    DELIVER = "deliver", "Delivered again"
+    LOOK = "look", "Looked up first"
+    SKIP = "skip", "Left alone"
+
+
+class ItemState(TextChoices):
+    WAITING = "waiting", "Waiting"
+    DONE = "done", "Done"
+    SKIPPED = "skipped", "Left alone"
+    STOPPED = "stopped", "Not reached"
+
+
+class ScanStatus(TextChoices):
+    DUE = "due", "Due"
+    RUNNING = "running", "Running"
+    DONE = "done", "Done"
+    FAILED = "failed", "Failed"

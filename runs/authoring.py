@@ -24,10 +24,12 @@ from langgraph.types import interrupt
 
 from console.kernel.canonical import JSONValue
 from console.kernel.live import announce
-from effects import ledger
+from effects import intents, ledger
 from effects.contracts import contract
-from effects.ledger import OriginLost, Proposal, Result, Wait
+from effects.intents import Proposal
+from effects.ledger import Wait
 from effects.models import Command, Effect
+from effects.origin import OriginLost, Result
 from effects.states import SubState
 from runs.engine.advance import OURS
 from runs.engine.going import Stopped, Task, current_task
@@ -81,7 +83,7 @@ def _propose(
 ) -> Proposal:
     why = task.why(tool=tool, tool_call_id=tool_call_id, arguments=_jsonable(payload))
     with _stopping(task):
-        proposal = ledger.propose(task.going, effect_type, command_key, payload, why)
+        proposal = intents.propose(task.going, effect_type, command_key, payload, why)
     task.proposed.add(proposal.effect_id)
     return proposal
 
@@ -289,7 +291,7 @@ def _effect_of_call(task: Task, tool_call_id: str, effect_type: str) -> str:
         .first()
     )
     if command is None:
-        raise ledger.Conflict(
+        raise intents.Conflict(
             f"The call {tool_call_id} of {effect_type} was never proposed, so nothing is sent for it."
         )
     return command.effect.id

@@ -19,7 +19,7 @@ from django.db.models.functions import Now
 from console.kernel.live import announce
 from console.kernel.texts import storable
 from console.models import Worker
-from effects import approvals
+from effects import approvals, restored
 from effects import moves as effect_moves
 from runs import moves, pauses, selectors, waiting
 from runs.engine.advance import Ended, PendingPause, Watch, advance
@@ -133,6 +133,7 @@ def begin_process() -> WorkerProcess:
     """Register this process as a worker and start its pulse. Called once, after any fork."""
     global _process
     held = register_workflows()
+    restored.check()
     row = Worker.objects.create(
         host=socket.gethostname(),
         pid=os.getpid(),
@@ -222,6 +223,7 @@ def execute(run_id: str) -> str:
         execution_id=execution.id,
         saver=FencedSaver(run.id, run.fence),
         effect_types=frozenset(workflow.effect_types),
+        stance=selectors.stance_of(run),
     )
     underway = Underway(going)
     with process.watching(underway):
@@ -342,7 +344,7 @@ def _next(run: Run, ended: Ended) -> tuple[RunStatus, dict[str, Any]]:
         return RunStatus.QUEUED, {"next_cause": Cause.HANDED_BACK}
     status = waiting.status_of_paused(run)
     if status == RunStatus.PAUSED:
-        return status, {"failure_text": waiting.NOBODY_DECIDED}
+        return status, {"failure_text": waiting.why_paused(run)}
     return status, {"next_cause": Cause.WAKE} if status == RunStatus.QUEUED else {}
 
 

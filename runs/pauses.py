@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from effects import approvals
-from effects.approvals import Answered, Request
+from effects import approvals, rounds
+from effects.approvals import Request
 from effects.models import Command, Effect
+from effects.rounds import Answered
 from effects.states import Asked, Decision
 from runs.engine.advance import NO_ANSWER, PendingPause
 from runs.states import PauseKind
@@ -152,7 +153,7 @@ def answer_of(run_id: str, pause: PendingPause) -> Any:
     Only for the pause exactly as it was asked: its value's hash must be the one that people saw.
     """
     requests = requests_of(run_id, pause)
-    answered = approvals.answers_of(run_id, pause.interrupt_id, pause.value_hash, len(requests))
+    answered = rounds.answers_of(run_id, pause.interrupt_id, pause.value_hash, len(requests))
     if not answered:
         return NO_ANSWER
     if pause.kind == PauseKind.QUESTION:

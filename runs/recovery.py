@@ -13,8 +13,8 @@ from django.db.models.functions import Now
 from console import audit, doorbell
 from effects import approvals
 from effects import moves as effect_moves
-from effects.models import Approval
-from effects.selectors import unsent_effects, worth_a_visit_query
+from effects.models import Approval, Effect
+from effects.selectors import stopped_query, unsent_effects, worth_a_visit_query
 from effects.states import ApprovalStatus
 from runs import moves, selectors, waiting
 from runs.models import Pause, Run
@@ -169,9 +169,10 @@ def cancel_left_over() -> int:
 
 
 def wake() -> int:
-    """Waiting runs for which an effect is settled, ready or due. The same question that settle asks."""
+    """Waiting runs for which an effect is settled, ready or due, or is stopped. The same question that settle asks."""
+    changed = worth_a_visit_query().values("id").union(Effect.objects.filter(stopped_query()).values("id"))
     worth = Pause.objects.filter(
-        run__status__in=WAITING, fence=F("run__fence"), effect_id__in=worth_a_visit_query().values("id")
+        run__status__in=WAITING, fence=F("run__fence"), effect_id__in=changed
     ).exclude(kind__in=ANSWERED_BY_ENGINE)
     return sum(_reconsider(run_id) for run_id in set(worth.values_list("run_id", flat=True)[:500]))
 

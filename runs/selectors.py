@@ -7,16 +7,18 @@ from datetime import timedelta
 from django.db.models import Q, QuerySet, Value
 from django.db.models.functions import Concat, Now
 
-from console.access import Actor
+from console.access import Actor, actor_in
 from console.kernel.crypto import unseal_json
 from console.kernel.errors import NotFound
-from console.models import Capability, Worker
-from effects import approvals
-from effects.models import Approval, Command, Effect
-from effects.selectors import worth_a_visit
-from effects.states import ApprovalStatus, EffectStatus
+from console.models import AuditEvent, Capability, Worker
+from effects import rounds
+from effects.ledger import outcome_of
+from effects.models import Approval, Command, Effect, Stop, WouldHave
+from effects.origin import Result
+from effects.selectors import stopped_query, stops_on, worth_a_visit
+from effects.states import ApprovalStatus, EffectStatus, Stance
 from runs.models import Checkpoint, Conversation, Pause, Run, WorkflowVersion
-from runs.states import ANSWERED_BY_ENGINE
+from runs.states import ANSWERED_BY_ENGINE, RunKind, RunMode
 
 #: A worker that has not been heard of for this long does not count.
 ALIVE = timedelta(seconds=30)
@@ -122,8 +124,15 @@ def something_to_do(run: Run) -> bool:
     answered = [pause for pause in pauses if pause.kind in ANSWERED_BY_ENGINE and not pause.answered]
     if not answered:
         return False
-    decided = approvals.decided_pauses(run.id)
+    decided = rounds.decided_pauses(run.id)
     return any((pause.interrupt_id, pause.value_hash) in decided for pause in answered)
+
+
+def stops_in_the_way(run: Run) -> list[Stop]:
+    """The kill switches that are on for an effect that the run's pauses wait to send."""
+    waited_for = [pause.effect_id for pause in current_pauses(run) if pause.kind not in ANSWERED_BY_ENGINE]
+    held_up = Effect.objects.filter(stopped_query(), id__in=waited_for).select_related("receiver")
+    return [stop for effect in held_up for stop in stops_on(effect)]
 
 
 def asks_people(run: Run) -> bool:
@@ -135,14 +144,58 @@ def expired_and_unanswered(run: Run) -> bool:
     """A pause that only people can end, of which at least one request has expired: nobody is asked any more."""
     expired = {
         row.interrupt_id
-        for row in approvals.newest_rounds(run.id)
+        for row in rounds.newest_rounds(run.id)
         if row.status in (ApprovalStatus.EXPIRED, ApprovalStatus.CLOSED, ApprovalStatus.SUPERSEDED)
     }
     return any(pause.interrupt_id in expired and not pause.answered for pause in current_pauses(run))
 
 
+def stance_of(run: Run) -> Stance:
+    """How the run's effects stand to the outside world: an original sends; a live replay or branch always asks."""
+    if run.mode == RunMode.LIVE:
+        return Stance.LIVE if run.kind == RunKind.ORIGINAL else Stance.FRESH
+    return Stance.SIMULATION if run.mode == RunMode.SIMULATION else Stance.EVIDENCE
+
+
+def recorded_result(run_id: str, intended: WouldHave) -> Result | None:
+    """The result of the effect that the nearest ancestor made at the same place, by the same command, of the same payload."""
+    at = Run.objects.select_related("parent_run").get(id=run_id).parent_run
+    while at is not None:
+        found = Effect.objects.filter(
+            run_id=at.id,
+            command__position=intended.position,
+            command__command_key=intended.command_key,
+            effect_type=intended.effect_type,
+            request_hash=intended.request_hash,
+        ).first()
+        if found is not None:
+            outcome = outcome_of(found)
+            return outcome if isinstance(outcome, Result) else None
+        at = at.parent_run
+    return None
+
+
+def lost_right_to_run(run_id: str) -> str:
+    """Why nothing may be sent for a run, in words: who set it going last may not any more. Empty: they may."""
+    continued = (
+        AuditEvent.objects.filter(subject=run_id, verb="run.continued", actor__isnull=False)
+        .select_related("actor")
+        .order_by("-at", "-id")
+        .first()
+    )
+    run = Run.objects.select_related("starter").get(id=run_id)
+    person = continued.actor if continued and continued.actor else run.starter
+    try:
+        may = actor_in(person, run.workspace_id).may(Capability.RUN)
+    except NotFound:
+        may = False
+    did = "continued" if continued else "started"
+    return "" if may else f"{person.name}, who {did} this run, may no longer run anything here."
+
+
 def run_approvals(run: Run) -> QuerySet[Approval]:
-    return Approval.objects.filter(run_id=run.id)
+    """What the run asked. An order about one of its effects asks for itself, whatever the run's status."""
+    return Approval.objects.filter(run_id=run.id, order=None)
 
 
 def progress_marker(run: Run) -> str:

@@ -51,6 +51,7 @@ class Failure(TextChoices):
     VERSION_MISMATCH = "version_mismatch", "Its workflow version is not what it was"
     STATE_INVALID = "state_invalid", "Its state can't be saved or read"
     PAUSE_SWALLOWED = "pause_swallowed", "A node caught its own pause and went on"
+    NOT_PERMITTED = "not_permitted", "Who set it going may no longer do so"
     LIMIT = "limit", "It took more steps than it may"
 
 

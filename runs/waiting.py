@@ -20,9 +20,18 @@ def status_of_paused(run: Run) -> RunStatus:
         return RunStatus.QUEUED
     if selectors.asks_people(run):
         return RunStatus.WAITING_APPROVAL
-    if selectors.expired_and_unanswered(run):
+    if selectors.expired_and_unanswered(run) or selectors.stops_in_the_way(run):
         return RunStatus.PAUSED
     return RunStatus.WAITING_EFFECT
+
+
+def why_paused(run: Run) -> str:
+    """Why a run that nobody paused is paused: a kill switch is on for what it would send, or nobody decided in time."""
+    stops = selectors.stops_in_the_way(run)
+    if not stops:
+        return NOBODY_DECIDED
+    by = stops[0].by.name if stops[0].by else "Signalbox itself"
+    return f"Sending was stopped by {by} ({stops[0]}): {stops[0].reason} Once that is lifted, Continue sends."
 
 
 def reconsider(run: Run) -> RunStatus:
@@ -34,7 +43,7 @@ def reconsider(run: Run) -> RunStatus:
         moves.queue(run.id, cause=Cause.WAKE)
         ring(run)
     elif belongs == RunStatus.PAUSED:
-        moves.pause(run.id, leaving=WAITING, why=NOBODY_DECIDED)
+        moves.pause(run.id, leaving=WAITING, why=why_paused(run))
     else:
         moves.wait(run.id, belongs)
     tell(run)

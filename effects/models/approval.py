@@ -11,6 +11,7 @@ from console.models.audit import APPEND_ONLY
 from console.models.identity import PrefixedId
 from console.models.workspace import User, Workspace
 from effects.models.effect import Effect
+from effects.models.order import Order
 from effects.states import ApprovalStatus, Asked, Decision
 
 
@@ -45,6 +46,17 @@ class Approval(models.Model):
     allows = ArrayField(models.CharField(max_length=10, choices=Decision.choices))
     asked_of = models.CharField(max_length=80, blank=True, help_text="a group's name; empty: any approver")
     irreversible = models.BooleanField(default=False)
+
+    order = models.ForeignKey(
+        Order,
+        null=True,
+        on_delete=models.PROTECT,
+        related_name="approvals",
+        help_text="asked for by an order, not a pause",
+    )
+    must_say = models.BooleanField(
+        default=False, help_text="whoever approves says in words that the risk is taken"
+    )
 
     status = models.CharField(max_length=12, choices=ApprovalStatus.choices, default=ApprovalStatus.PENDING)
     version = models.IntegerField(default=1)

@@ -8,6 +8,9 @@ from django.db.models.functions import Now
 from console.models.identity import PrefixedId
 from console.models.workspace import Workspace
 
+#: In the place of a command that an order made: where its original stood when people were asked about it.
+ORIGINAL_WAS = "original_was"
+
 
 class Command(models.Model):
     """Made once for (run, position, effect type, command key).

@@ -12,16 +12,52 @@ from console.models.workspace import User, Workspace
 from effects.models.command import Command
 from effects.models.receiver import Receiver
 from effects.states import (
+    MOVES,
+    ONLY_UNDER_REVIEW,
     UNRESOLVED_IN,
     UNSENT,
     Dedup,
     EffectStatus,
     Outcome,
+    Pair,
     Reversibility,
     SubState,
     allowed_pairs,
 )
 
+
+def _pair(pair: Pair) -> str:
+    return f"{pair[0]}/{pair[1]}"
+
+
+def _moves_are_those_of_states() -> str:
+    """The trigger's function: states.MOVES, and the review that some of them need."""
+    moves = ", ".join(f"'{_pair(was)}>{_pair(to)}'" for was, allowed in MOVES.items() for to in allowed)
+    reviewed = ", ".join(f"'{_pair(was)}>{_pair(to)}'" for was, to in ONLY_UNDER_REVIEW)
+    return f"""
+        move := OLD.status || '/' || OLD.sub_state || '>' || NEW.status || '/' || NEW.sub_state;
+        IF (OLD.status, OLD.sub_state) IS DISTINCT FROM (NEW.status, NEW.sub_state) THEN
+            IF NOT move = ANY (ARRAY[{moves}]) THEN
+                RAISE EXCEPTION 'effect % can not move %', OLD.id, move;
+            END IF;
+            IF (move = ANY (ARRAY[{reviewed}]) OR (NEW.status = 'completed' AND OLD.tries = 0)) AND NOT EXISTS
+                (SELECT 1 FROM effects_review WHERE effect_id = OLD.id AND closed_at IS NULL) THEN
+                RAISE EXCEPTION 'effect % can move % only under review', OLD.id, move;
+            END IF;
+        ELSIF OLD.status = 'failed' THEN
+            RAISE EXCEPTION 'effect % has failed and can not be edited', OLD.id;
+        END IF;
+        RETURN NEW;
+    """  # noqa: S608  # made of the codes above, which are constants
+
+
+MOVES_ARE_THOSE_OF_STATES = pgtrigger.Trigger(
+    name="moves_are_those_of_states",
+    when=pgtrigger.Before,
+    operation=pgtrigger.Update,
+    declare=[("move", "text")],
+    func=_moves_are_those_of_states(),
+)
 COMPLETED_IS_FINAL = pgtrigger.Trigger(
     name="completed_is_final",
     when=pgtrigger.Before,
@@ -34,8 +70,9 @@ IDENTITY_STAYS = pgtrigger.Trigger(
     when=pgtrigger.Before,
     operation=pgtrigger.Update,
     func=(
-        "IF (NEW.id, NEW.workspace_id, NEW.run_id, NEW.effect_type, NEW.key) IS DISTINCT FROM "
-        "(OLD.id, OLD.workspace_id, OLD.run_id, OLD.effect_type, OLD.key) THEN "
+        "IF (NEW.id, NEW.workspace_id, NEW.run_id, NEW.effect_type, NEW.key, NEW.successor_of_id, "
+        "NEW.compensates_id) IS DISTINCT FROM (OLD.id, OLD.workspace_id, OLD.run_id, OLD.effect_type, OLD.key, "
+        "OLD.successor_of_id, OLD.compensates_id) THEN "
         "RAISE EXCEPTION 'the identity of effect % can never change', OLD.id; END IF; RETURN NEW;"
     ),
 )
@@ -71,6 +108,14 @@ class Effect(models.Model):
     key = models.CharField(
         max_length=200, help_text="what the receiver tells repeats by; derived from the id"
     )
+    creates = models.BooleanField(
+        default=False, help_text="each makes an object of its own: no two have one reference"
+    )
+    successor_of = models.ForeignKey("self", null=True, on_delete=models.PROTECT, related_name="successors")
+    compensates = models.ForeignKey("self", null=True, on_delete=models.PROTECT, related_name="compensations")
+    amount_minor = models.BigIntegerField(
+        null=True, help_text="what it takes of, or back from, a capped amount"
+    )
 
     status = models.CharField(max_length=10, choices=EffectStatus.choices, default=EffectStatus.PENDING)
     sub_state = models.CharField(
@@ -90,6 +135,12 @@ class Effect(models.Model):
     first_sent_at = models.DateTimeField(null=True, help_text="first attempt that is not proven unsent")
     last_sent_at = models.DateTimeField(null=True)
     key_until = models.DateTimeField(null=True, help_text="until when the same key may be sent again")
+    absent_at = models.DateTimeField(
+        null=True, help_text="since the last send, proven not to be at the receiver"
+    )
+    absences = models.IntegerField(
+        default=0, help_text="looks in a row, since the last send, that did not find it"
+    )
 
     needs_approval = models.BooleanField()
     asked_of = models.CharField(max_length=80, blank=True, help_text="the group that is asked")
@@ -119,6 +170,15 @@ class Effect(models.Model):
                 | Q(sub_state__in=list(UNRESOLVED_IN))
                 | Q(status__in=[EffectStatus.ACCEPTED, EffectStatus.COMPLETED]),
                 name="effect_unresolved_not_closed",
+            ),
+            models.CheckConstraint(
+                condition=Q(successor_of__isnull=True) | Q(compensates__isnull=True),
+                name="effect_one_kind_of_link",
+            ),
+            models.UniqueConstraint(
+                fields=["receiver", "effect_type", "provider_reference"],
+                condition=Q(creates=True, status=EffectStatus.COMPLETED) & ~Q(provider_reference=""),
+                name="effect_reference_once",
             ),
             models.CheckConstraint(
                 condition=~Q(sub_state=SubState.UNCERTAIN) | Q(unresolved=True),
@@ -162,7 +222,7 @@ class Effect(models.Model):
                 name="effect_reference",
             ),
         ]
-        triggers = [COMPLETED_IS_FINAL, IDENTITY_STAYS]
+        triggers = [COMPLETED_IS_FINAL, IDENTITY_STAYS, MOVES_ARE_THOSE_OF_STATES]
 
     def __str__(self) -> str:
         return self.id
@@ -235,8 +295,10 @@ class Observation(models.Model):
 
     effect = models.ForeignKey(Effect, on_delete=models.PROTECT, related_name="observations")
     at = models.DateTimeField(db_default=Now())
-    kind = models.CharField(max_length=40, help_text="look_up, late_answer, …")
-    found = models.CharField(max_length=20, help_text="found, absent, unclear, mismatch, several")
+    kind = models.CharField(max_length=40, help_text="look_up, late_answer, webhook, …")
+    found = models.CharField(
+        max_length=20, help_text="found, absent, unclear, mismatch, several, under_way, failed"
+    )
     provider_reference = models.CharField(max_length=200, blank=True)
     sentence = models.TextField()
     detail = models.JSONField(default=dict)

@@ -27,6 +27,10 @@ class Receiver(models.Model):
     base_url = models.CharField(max_length=300, help_text="https://…, or smtp://host:port")
     hosts = ArrayField(models.CharField(max_length=200), help_text="the only hosts it may be spoken to at")
     secret_name = models.CharField(max_length=60, blank=True)
+    clock_ahead = models.FloatField(
+        null=True,
+        help_text="seconds by which its clock differs from the database's; null: no more than is reckoned with",
+    )
     created_at = models.DateTimeField(db_default=Now())
 
     class Meta:

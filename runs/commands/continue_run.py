@@ -12,6 +12,7 @@ from console.kernel.errors import AlreadyDone
 from console.models import Capability
 from effects import moves as effect_moves
 from effects.models import Effect
+from effects.selectors import sent_anew, stops_on
 from effects.states import Dedup, EffectStatus, SubState
 from runs import moves, selectors, waiting
 from runs.availability import OperatorCommand, availability, nobody_works_on
@@ -66,8 +67,14 @@ def plan_for(effect: Effect, run: Run) -> str:
     if effect.reviews.filter(closed_at=None).exists():
         return "Stays in review: nothing is sent until a person has settled it."
     sub = SubState(effect.sub_state)
+    if effect.status == EffectStatus.PENDING and (stops := stops_on(effect)):
+        return f"Not sent: sending is stopped ({stops[0]}). {stops[0].reason}"
     if sub in (SubState.HELD, SubState.REFUSED) and effect.id != run.failure_effect:
         return "Stays as it is: the run did not fail for it."
+    if Effect.objects.filter(sent_anew(), id=effect.id).exists():
+        return "Not sent: people have sent another one in its place, and that one counts."
+    if effect.successor_of_id or effect.compensates_id:
+        return "Left to the order that made it; no run sends it."
     if sub == SubState.UNCERTAIN:
         if effect.dedup == Dedup.KEY:
             return "Sent again with the same key and the same bytes; the receiver tells it from a new one."

@@ -10,7 +10,7 @@ from console.access import Actor
 from console.kernel.canonical import JSONValue
 from console.kernel.errors import AlreadyDone, Forbidden
 from console.models import AuditEvent
-from effects import approvals
+from effects import approvals, rounds
 from effects.models import Approval
 from effects.selectors import payload_of, revision_of
 from effects.states import ApprovalStatus, Asked
@@ -22,7 +22,7 @@ VERB = "approval.read"
 
 def why_not(actor: Actor, approval: Approval, run: Run) -> str:
     """Why *actor* may not decide, and so may not read protected fields; empty when they may. Decide asks the same."""
-    return approvals.may_decide(actor, approval, involved=involved_in(run) | approvals.editors_of(approval))
+    return approvals.may_decide(actor, approval, involved=involved_in(run) | rounds.editors_of(approval))
 
 
 def is_open(approval: Approval) -> bool:
@@ -48,7 +48,7 @@ def whole_of(approval: Approval) -> JSONValue:
     """What is asked about. For those whose reading is recorded, and for telling the types of an edit."""
     if approval.effect is not None and approval.asks == Asked.EFFECT:
         return payload_of(approval.effect, revision_of(approval.effect, approval.revision))
-    body = approvals.body_of(approval)
+    body = rounds.body_of(approval)
     return body.get("args") if approval.asks == Asked.ACTION and isinstance(body, dict) else body
 
 

@@ -24,7 +24,9 @@ from psycopg_pool import PoolTimeout
 
 from console.kernel.canonical import canonicalise, request_hash, to_plain
 from console.kernel.texts import storable
-from effects.ledger import Conflict, Refused, Unreachable
+from effects.intents import Conflict
+from effects.ledger import Blocked, Refused, Unreachable
+from effects.origin import Unpermitted
 from runs.engine.going import GOING, Going, ObligationDropped, PauseSwallowed, Stopped
 from runs.engine.guard import Graph
 from runs.engine.registry import Workflow
@@ -171,7 +173,7 @@ def _plan(
     """What to hand to the engine: the input, answers by interrupt id, None to go on, or nothing to do at all."""
     if snapshot.created_at is None:
         return workflow.to_state(given)
-    if not snapshot.next:
+    if not _left(snapshot):
         return _NOTHING
     answers = {}
     for pause in pauses_of(graph, snapshot):
@@ -181,6 +183,15 @@ def _plan(
         if answer is not NO_ANSWER:
             answers[pause.interrupt_id] = answer
     return Command(resume=answers) if answers else None
+
+
+def _left(snapshot: StateSnapshot) -> bool:
+    """Whether the graph has anything left to do.
+
+    Not ``snapshot.next``: that leaves out tasks whose writes are saved. Where a worker was lost between a step's last
+    write and its checkpoint it is empty, and all that the graph has still to do comes after it.
+    """
+    return bool(snapshot.tasks)
 
 
 def _stream(graph: Graph, config: RunnableConfig, todo: Any, going: Going, listener: _Listener) -> Ended:
@@ -267,11 +278,16 @@ def _failed(error: BaseException) -> Ended:
     if isinstance(cause, GraphRecursionError):
         return Ended(failure=Failure.LIMIT, problem="It took more steps than it may.")
     if refused := _refusal_in(cause):
-        code = Failure.RECEIVER_UNREACHABLE if isinstance(refused, Unreachable) else Failure.EFFECT_REFUSED
+        code = _FAILED_BY.get(type(refused), Failure.EFFECT_REFUSED)
         return Ended(failure=code, problem=refused.message, of=refused.receiver, effect_id=refused.effect_id)
+    if isinstance(cause, Unpermitted):
+        return Ended(failure=Failure.NOT_PERMITTED, problem=cause.message)
     if isinstance(cause, Conflict):
         return Ended(failure=Failure.EFFECT_CONFLICT, problem=cause.message)
     return Ended(failure=Failure.NODE_ERROR, problem=problem, of=_node_of(error))
+
+
+_FAILED_BY = {Unreachable: Failure.RECEIVER_UNREACHABLE, Blocked: Failure.EFFECT_BLOCKED}
 
 
 def _refusal_in(error: BaseException) -> Refused | None:
@@ -310,7 +326,7 @@ def _ended_at(graph: Graph, config: RunnableConfig, ended: Ended) -> Ended:
     checkpoint = (snapshot.config.get("configurable") or {}).get("checkpoint_id", "")
     pauses = tuple(pauses_of(graph, snapshot))
     return Ended(
-        finished=ended.finished and not snapshot.next,
+        finished=ended.finished and not _left(snapshot),
         drained=ended.drained,
         failure=ended.failure,
         problem=ended.problem,

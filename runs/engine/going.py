@@ -14,8 +14,12 @@ from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import RunControl
 
-from effects.ledger import OriginLost, Visit, Why
-from runs import moves
+from effects.intents import Why
+from effects.ledger import Visit
+from effects.models import WouldHave
+from effects.origin import OriginLost, Result, Unpermitted
+from effects.states import Stance
+from runs import moves, selectors
 from runs.engine.position import place_of, position_of
 from runs.engine.saver import FencedSaver
 
@@ -54,6 +58,8 @@ class Going:
     execution_id: str
     saver: FencedSaver
     effect_types: frozenset[str] = frozenset()
+    stance: Stance = Stance.LIVE
+    permitted_types: frozenset[str] = frozenset()
     thread: int = field(default_factory=threading.get_ident)
     control: RunControl = field(default_factory=RunControl)
 
@@ -65,6 +71,15 @@ class Going:
         """Lock the run's row for this transaction; OriginLost when it is not ours any more or is being cancelled."""
         if not moves.hold_for_effect(self.run_id, self.fence):
             raise OriginLost(f"run {self.run_id} is not held by this execution any more")
+
+    def recorded_result(self, intended: WouldHave) -> Result | None:
+        """What came of the effect that an ancestor made at the same place, under the same command, with the same payload."""
+        return selectors.recorded_result(self.run_id, intended)
+
+    def check_permitted(self) -> None:
+        """Whoever set this run going last must still be allowed to: permissions are those of now, not of then."""
+        if refusal := selectors.lost_right_to_run(self.run_id):
+            raise Unpermitted(refusal)
 
     def drain(self, reason: str) -> None:
         """Have the engine stop after the superstep that it is in. Any thread may call it, before the start too."""

@@ -15,7 +15,7 @@ from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.pregel import Pregel
 
-from effects.ledger import OriginLost
+from effects.origin import OriginLost
 from runs import moves, selectors
 from runs.engine.going import GOING, TASK, ObligationDropped, PauseSwallowed, Stopped, Task
 

@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from console.kernel.canonical import JSONValue, canonicalise, request_hash
 from console.kernel.crypto import seal_json, unseal_json
-from effects.ledger import OriginLost
+from effects.origin import OriginLost
 from runs.engine.going import Stopped, Task, current_task
 from runs.models import Recorded, Recording
 from runs.states import InputClass

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import threading
+import time
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -16,18 +18,29 @@ from django.db import connection, transaction
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from console.kernel.ids import new_id
+from console.kernel.ids import new_id, successor_effect_id
 from console.models import User
-from effects import approvals, ledger
+from effects import approvals, intents, ledger, moves, outcomes, rounds
 from effects.approvals import Pause, Request
 from effects.contracts import contract
-from effects.ledger import OriginLost, Proposal, Refused, Result, Visit, Wait, Why
-from effects.models import Approval, ApprovalDecision, Effect, EffectAttempt, Receiver
+from effects.intents import Proposal, Why
+from effects.ledger import Refused, Visit, Wait
+from effects.models import (
+    Approval,
+    ApprovalDecision,
+    Effect,
+    EffectAttempt,
+    Receiver,
+    Review,
+    WouldHave,
+)
+from effects.origin import OriginLost, Result, Unpermitted
 from effects.receivers import Answer
-from effects.states import ApprovalStatus, Asked, Decision, Outcome
+from effects.states import ApprovalStatus, Asked, Decision, Outcome, ReviewReason, Stance
 from tests.people import World
 
 T = TypeVar("T")
+_numbers = itertools.count(1_000)
 
 OFFER = {
     "customer_id": "cus_000001",
@@ -42,6 +55,7 @@ TICKET = {
     "description": "Since this morning.",
     "priority": "normal",
 }
+SEATS = {"customer_id": "cus_000001", "seats": 40, "until": "2027-01-31"}
 
 
 @dataclass
@@ -54,10 +68,22 @@ class Run:
     name: str = "exe_of_a_test"
     worker_id: str = "wrk_of_a_test"
     lost: bool = False
+    unpermitted: str = ""
+    stance: Stance = Stance.LIVE
+    permitted_types: frozenset[str] = frozenset()
+    recording: dict[str, Result] = field(default_factory=dict)
+
+    def recorded_result(self, intended: WouldHave) -> Result | None:
+        """By the hash of the payload."""
+        return self.recording.get(intended.request_hash)
 
     def hold(self) -> None:
         if self.lost:
             raise OriginLost("the run is not held by this execution any more")
+
+    def check_permitted(self) -> None:
+        if self.unpermitted:
+            raise Unpermitted(self.unpermitted)
 
 
 def at(position: str = "a place", **more: Any) -> Why:
@@ -135,7 +161,7 @@ class Book:
         run: Run | None = None,
         **changes: Any,
     ) -> Proposal:
-        return ledger.propose(
+        return intents.propose(
             run or self.run, effect_type, key, {**self.usual(effect_type), **changes}, at(position)
         )
 
@@ -151,6 +177,8 @@ class Book:
             }
         if "note" in effect_type:
             return {"customer_id": "cus_000001", "name": "Harbor Pine", "discount": 10, "newsletter": False}
+        if "seats" in effect_type:
+            return dict(SEATS)
         return dict(TICKET if "ticket" in effect_type else OFFER)
 
     def perform(self, effect_id: str, *, run: Run | None = None, until: str = "completed") -> Result | Wait:
@@ -164,6 +192,11 @@ class Book:
         except Refused as refused:
             return str(refused)
         return ""
+
+    def refusal_after_wait(self, effect_id: str) -> str:
+        """The same after its wait is over."""
+        self.make_due(effect_id)
+        return self.refusal(effect_id)
 
     def perform_now(self, effect_id: str) -> Result | Wait:
         """One visit after its wait is over."""
@@ -197,6 +230,23 @@ class Book:
         self.played.add(attempt.id)
         return effect, attempt
 
+    def standing_as(self, effect: Effect, **fields: Any) -> Effect:
+        """Another effect like *effect*, inserted as *fields* say: rows can't be edited to stand just anywhere."""
+        command = effect.command
+        command.pk = command.id = new_id("cmd")
+        command.command_key = command.id
+        command._state.adding = True
+        command.save()
+        made = Effect.objects.get(id=effect.id)
+        made.pk = made.id = successor_effect_id(effect.id, next(_numbers))
+        made.command = command
+        made.key = made.id
+        for name, value in fields.items():
+            setattr(made, name, value)
+        made._state.adding = True
+        made.save(force_insert=True)
+        return Effect.objects.select_related("receiver", "command").get(id=made.id)
+
     def lose(self, effect_id: str) -> None:
         """Its sender's lease is over."""
         Effect.objects.filter(id=effect_id).update(lease_until=Now() - timedelta(seconds=1))
@@ -208,7 +258,7 @@ class Book:
     def settle(self, effect_id: str, attempt: EffectAttempt, outcome: Outcome, **fields: Any) -> None:
         """What an answer of *outcome* does to an attempt, late or not."""
         effect = self.effect(effect_id)
-        ledger.settle(effect, attempt, contract(effect.effect_type), Answer(outcome, **fields))
+        outcomes.settle(effect, attempt, contract(effect.effect_type), Answer(outcome, **fields))
 
     def point(
         self, url: str, *, receiver: str = "crm", hosts: list[str] | None = None, **fields: Any
@@ -227,7 +277,7 @@ class Book:
             approvals.open_for(
                 self.pause(interrupt=interrupt, run=origin), [self.request(effect_id, **request)]
             )
-        newest = approvals.newest_of(origin.run_id, interrupt, 0)
+        newest = rounds.newest_of(origin.run_id, interrupt, 0)
         assert newest is not None
         return newest
 
@@ -309,9 +359,15 @@ class Book:
 
     def tidy(self) -> None:
         """Committed rows stay in the database; none of them may keep another test's sweep busy."""
-        Effect.objects.filter(workspace=self.world.workspace).exclude(
-            status__in=["completed", "failed"]
-        ).update(
+        mine = Effect.objects.filter(workspace=self.world.workspace)
+        for effect in mine.filter(sub_state="in_flight"):
+            self.lose(effect.id)
+            with transaction.atomic():
+                moves.lose_lease(effect.id)
+        left = mine.exclude(status__in=["completed", "failed"])
+        for effect in left:
+            moves.open_review(effect, ReviewReason.CONTRADICTION, "The test is over.")
+        left.update(
             status="failed",
             sub_state="cancelled",
             unresolved=False,
@@ -319,6 +375,7 @@ class Book:
             due_at=None,
             settled_at=Now(),
         )
+        Review.objects.filter(workspace=self.world.workspace, closed_at=None).update(closed_at=Now())
         Approval.objects.filter(workspace=self.world.workspace, status=ApprovalStatus.PENDING).update(
             status=ApprovalStatus.CLOSED, ended_at=Now()
         )
@@ -339,6 +396,20 @@ def at_once(count: int, work: Callable[[int], T]) -> list[T | Exception]:
 
     with ThreadPoolExecutor(count) as pool:
         return list(pool.map(begin, range(count)))
+
+
+def somebody_waits() -> None:
+    """Until another connection stands at a lock that this one holds."""
+    until = time.monotonic() + 20
+    while time.monotonic() < until:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT count(*) FROM pg_locks WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))"
+            )
+            if cursor.fetchone()[0]:
+                return
+        time.sleep(0.01)
+    raise AssertionError("nobody waits for what this connection has locked")
 
 
 def rows_of_all_tables() -> dict[str, int]:

@@ -21,7 +21,11 @@ from tests.stack import Stack, environment, free_port, wait_for
 def _promises() -> Iterator[None]:
     """The deployment also has this folder's contracts. Passwords are no subject here: one round of hashing does."""
     with override_settings(
-        CONTRACTS=[*settings.CONTRACTS, "tests.effects.promises:CONTRACTS"],
+        CONTRACTS=[
+            *settings.CONTRACTS,
+            "tests.effects.promises:CONTRACTS",
+            "tests.effects.asynchronous:CONTRACTS",
+        ],
         PASSWORD_HASHERS=["django.contrib.auth.hashers.MD5PasswordHasher"],
     ):
         contracts.cache_clear()

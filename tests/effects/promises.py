@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from demo.contracts import create_offer, open_ticket, send_mail
-from effects.contracts import Asking, EffectContract, HttpLookUp, HttpWire
+from effects.contracts import Asking, Compensates, EffectContract
 from effects.states import Dedup, Reversibility
+from effects.wires import HttpLookUp, HttpWire
 
 assert isinstance(create_offer.wire, HttpWire)
 assert isinstance(open_ticket.wire, HttpWire)
@@ -17,6 +18,8 @@ asked_offer = replace(create_offer, type="ledger.asked_offer", asking=Asking(gro
 quick_offer = replace(offer, type="ledger.quick_offer", deadline=1)
 #: Gives up after two tries.
 two_tries = replace(offer, type="ledger.two_tries", tries=2)
+#: The same, and its order may try again after that.
+offer_again = replace(two_tries, type="ledger.offer_again")
 #: The provider publishes no retention: the key protects no second send.
 no_window = replace(offer, type="ledger.no_window", retention=0)
 #: By key, and nobody can be asked.
@@ -43,8 +46,9 @@ blind_ticket = replace(
     ticket,
     type="ledger.blind_ticket",
     dedup=Dedup.NONE,
+    authoritative=False,
     reversibility=Reversibility.IRREVERSIBLE,
-    wire=replace(open_ticket.wire, external_id="", look_up=None),
+    wire=replace(open_ticket.wire, external_id="", look_up=None, listing=None),
 )
 
 mail = replace(send_mail, type="ledger.mail", deadline=4)
@@ -75,11 +79,38 @@ customer_note = EffectContract(
     asking=Asking(group="Sales approvers"),
 )
 
+_CREDIT = {
+    "type": "object",
+    "properties": {
+        "customer_id": {"type": "string"},
+        "amount_minor": {"type": "integer"},
+        "currency": {"type": "string"},
+    },
+    "required": ["customer_id", "amount_minor", "currency"],
+    "additionalProperties": False,
+}
+#: Takes a part of an offer back.
+credit = replace(
+    offer,
+    type="ledger.credit",
+    title="Credit an offer",
+    schema=_CREDIT,
+    wire=replace(
+        create_offer.wire, path="/v1/invoices", look_up=HttpLookUp("/v1/invoices?external_id={key}", "data")
+    ),
+    compensates=Compensates("ledger.offer", "amount_minor"),
+)
+#: Takes a ticket back as a whole.
+close_ticket = replace(
+    credit, type="ledger.close_ticket", title="Close a ticket", compensates=Compensates("ledger.ticket")
+)
+
 CONTRACTS: tuple[EffectContract, ...] = (
     offer,
     asked_offer,
     quick_offer,
     two_tries,
+    offer_again,
     no_window,
     unasked_key,
     masked_offer,
@@ -91,4 +122,6 @@ CONTRACTS: tuple[EffectContract, ...] = (
     mail,
     quick_mail,
     customer_note,
+    credit,
+    close_ticket,
 )

@@ -9,9 +9,9 @@ from django.db import connection
 
 from console.kernel.errors import AlreadyDone
 from console.models import AuditEvent, User
-from effects import approvals
-from effects.ledger import Result
+from effects import rounds
 from effects.models import ApprovalDecision
+from effects.origin import Result
 from effects.states import Decision
 from tests.effects.book import Book, at_once
 
@@ -90,7 +90,7 @@ def test_two_workers_that_find_one_pause_ask_once(kept: Book) -> None:
     """In the product the run's row is held; the constraint stands behind it."""
     proposal = kept.propose("ledger.asked_offer")
     at_once(5, lambda _: kept.ask(proposal.effect_id))
-    newest = approvals.newest_of(kept.run.run_id, "int_1", 0)
+    newest = rounds.newest_of(kept.run.run_id, "int_1", 0)
     assert newest is not None
     assert (newest.round, newest.status) == (1, "pending")
     with connection.cursor() as cursor:

@@ -12,10 +12,12 @@ from django.db.models.functions import Now
 
 from console.kernel.errors import AlreadyDone, Forbidden, Invalid, KeyReused, NotFound, Refusal, Stale
 from console.models import AuditEvent, Group, Membership, Role
-from effects import approvals
-from effects.approvals import Expired, answer_of
-from effects.ledger import Result, Wait
+from effects import approvals, rounds
+from effects.approvals import Expired
+from effects.ledger import Wait
 from effects.models import Approval, ApprovalDecision, EffectRevision
+from effects.origin import Result
+from effects.rounds import answer_of
 from effects.selectors import payload_of, revision_of
 from effects.states import ApprovalStatus, Asked, Decision
 from tests.effects.book import Book, Run, rows_of_all_tables
@@ -316,7 +318,7 @@ def test_an_edit_is_a_new_revision_that_a_second_person_approves(book: Book) -> 
         (1, None),
         (2, book.world.approver.id),
     ]
-    second = approvals.newest_of(book.run.run_id, "int_1", 0)
+    second = rounds.newest_of(book.run.run_id, "int_1", 0)
     assert second is not None
     assert (second.round, second.status, second.revision, second.payload_hash) == (
         2,
@@ -338,7 +340,7 @@ def test_the_second_person_reads_what_the_edit_made_of_it(book: Book) -> None:
     approval = asked_offer(book, allows=EDITABLE)
     assert "10.00 USD" in approval.title
     book.decide(approval, Decision.EDIT, answer={"amount_minor": 85000})
-    second = approvals.newest_of(book.run.run_id, "int_1", 0)
+    second = rounds.newest_of(book.run.run_id, "int_1", 0)
     assert second is not None
     assert "850.00 USD" in second.title
 
@@ -396,18 +398,18 @@ def test_an_edited_action_keeps_every_type_and_adds_no_key(book: Book, answer: d
 def test_an_edited_action_takes_a_value_of_the_same_type(book: Book, answer: dict[str, Any]) -> None:
     """A number stays a number: 10 may become 12.5."""
     book.decide(book.ask(**ACTION), Decision.EDIT, answer=answer)
-    second = approvals.newest_of(book.run.run_id, "int_1", 0)
+    second = rounds.newest_of(book.run.run_id, "int_1", 0)
     assert second is not None
     args = {**ACTION["body"]["args"], **answer}
-    assert approvals.body_of(second) == {"name": "discount", "args": args}
+    assert rounds.body_of(second) == {"name": "discount", "args": args}
     assert second.payload_hash != ""
     [answered] = answered_after(book, second)
     assert answered.edited == args
 
 
-def answered_after(book: Book, second: Approval) -> list[approvals.Answered]:
+def answered_after(book: Book, second: Approval) -> list[rounds.Answered]:
     book.decide(second, by=book.world.second_approver)
-    answered = approvals.answers_of(book.run.run_id, "int_1", "sha256:asked", 1)
+    answered = rounds.answers_of(book.run.run_id, "int_1", "sha256:asked", 1)
     assert answered is not None
     return answered
 
@@ -426,7 +428,7 @@ def test_a_number_of_a_bound_effect_stays_a_number(book: Book) -> None:
 def test_an_edit_that_was_rejected_by_the_second_person_sends_nothing(book: Book) -> None:
     approval = asked_offer(book, allows=EDITABLE)
     book.decide(approval, Decision.EDIT, answer={"amount_minor": 850})
-    second = approvals.newest_of(book.run.run_id, "int_1", 0)
+    second = rounds.newest_of(book.run.run_id, "int_1", 0)
     assert second is not None
     book.decide(second, Decision.REJECT, by=book.world.second_approver, reason="No")
     assert approval.effect_id is not None
@@ -532,7 +534,7 @@ def test_another_question_at_the_same_pause_is_asked_anew(book: Book) -> None:
     first = book.ask()
     with transaction.atomic():
         approvals.open_for(book.pause(value_hash="sha256:changed"), [book.request()])
-    second = approvals.newest_of(book.run.run_id, "int_1", 0)
+    second = rounds.newest_of(book.run.run_id, "int_1", 0)
     assert second is not None
     assert second.round == 2
     first.refresh_from_db()
@@ -558,22 +560,22 @@ def test_several_actions_are_one_request_each_and_delivered_together(book: Book)
     both = list(Approval.objects.filter(run_id=book.run.run_id).order_by("action"))
     assert [one.title for one in both] == ["first", "second"]
     book.decide(both[1], Decision.REJECT, reason="no")
-    assert approvals.answers_of(book.run.run_id, "int_1", "sha256:asked", 2) is None
-    assert approvals.decided_pauses(book.run.run_id) == set()
+    assert rounds.answers_of(book.run.run_id, "int_1", "sha256:asked", 2) is None
+    assert rounds.decided_pauses(book.run.run_id) == set()
     book.decide(both[0])
-    answered = approvals.answers_of(book.run.run_id, "int_1", "sha256:asked", 2)
+    answered = rounds.answers_of(book.run.run_id, "int_1", "sha256:asked", 2)
     assert answered is not None
     assert [one.decision for one in answered] == [Decision.APPROVE, Decision.REJECT]
-    assert approvals.decided_pauses(book.run.run_id) == {("int_1", "sha256:asked")}
+    assert rounds.decided_pauses(book.run.run_id) == {("int_1", "sha256:asked")}
     # Not for a pause whose value is another than people saw.
-    assert approvals.answers_of(book.run.run_id, "int_1", "sha256:changed", 2) is None
+    assert rounds.answers_of(book.run.run_id, "int_1", "sha256:changed", 2) is None
 
 
 def test_two_pauses_are_two_approvals_answered_each_for_itself(book: Book) -> None:
     first, second = book.ask(interrupt="int_1"), book.ask(interrupt="int_2")
     book.decide(second, Decision.RESPOND, answer="to the second")
-    assert approvals.answers_of(book.run.run_id, "int_1", "sha256:asked", 1) is None
-    answered = approvals.answers_of(book.run.run_id, "int_2", "sha256:asked", 1)
+    assert rounds.answers_of(book.run.run_id, "int_1", "sha256:asked", 1) is None
+    answered = rounds.answers_of(book.run.run_id, "int_2", "sha256:asked", 1)
     assert answered is not None
     assert answered[0].answer == "to the second"
     first.refresh_from_db()

@@ -14,7 +14,7 @@ from runs.states import Failure, RunStatus
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("name", ["states.md", "roles.md"])
+@pytest.mark.parametrize("name", ["states.md", "roles.md", "catalogue.md"])
 def test_the_file_is_what_the_modules_say(name: str) -> None:
     """Otherwise: run `manage.py make_docs`."""
     assert (ROOT / "docs" / name).read_text() == make_docs.documents()[name]
@@ -36,23 +36,49 @@ def test_the_command_writes_the_files(tmp_path: Path, settings: object) -> None:
         assert (tmp_path / "docs" / name).read_text() == text
 
 
-def test_the_guide_of_the_ledger_names_what_there_is() -> None:
+@pytest.mark.parametrize("guide", ["effects.md", "contracts.md", "hooks.md"])
+def test_the_guides_name_what_there_is(guide: str) -> None:
     """Each name in backticks that looks like a module's member is one."""
     import re
 
-    from effects import approvals, contracts, ledger, moves, reconcile, selectors
+    from effects import (
+        approvals,
+        claiming,
+        contracts,
+        durability,
+        hooks,
+        intents,
+        ledger,
+        moves,
+        origin,
+        orphans,
+        outcomes,
+        reconcile,
+        restored,
+        selectors,
+        wires,
+    )
 
     modules = {
         "approvals": approvals,
+        "claiming": claiming,
         "contracts": contracts,
+        "durability": durability,
+        "hooks": hooks,
+        "intents": intents,
         "ledger": ledger,
+        "origin": origin,
+        "outcomes": outcomes,
         "moves": moves,
+        "orphans": orphans,
         "reconcile": reconcile,
+        "restored": restored,
         "selectors": selectors,
+        "wires": wires,
     }
-    text = (ROOT / "docs" / "effects.md").read_text()
+    text = (ROOT / "docs" / guide).read_text()
     named = re.findall(r"`(?:effects\.)?(\w+)\.(\w+)`", text)
     checked = [(module, name) for module, name in named if module in modules and name != "py"]
     assert checked
     for module, name in checked:
-        assert hasattr(modules[module], name), f"docs/effects.md names {module}.{name}, which is not there"
+        assert hasattr(modules[module], name), f"docs/{guide} names {module}.{name}, which is not there"

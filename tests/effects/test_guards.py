@@ -8,13 +8,21 @@ from typing import Any
 import psycopg
 import pytest
 from django.conf import settings
-from django.db import IntegrityError, connection, transaction
+from django.db import IntegrityError, ProgrammingError, connection, transaction
 from psycopg import conninfo, sql
 
 from console.models import AuditEvent
 from effects import moves
 from effects.models import Effect
-from effects.states import Outcome
+from effects.states import (
+    MOVES,
+    ONLY_UNDER_REVIEW,
+    EffectStatus,
+    Outcome,
+    Pair,
+    ReviewReason,
+    SubState,
+)
 from tests.effects.book import Book, Witness
 from tests.effects.conftest import _open
 from tests.people import make_world
@@ -118,10 +126,31 @@ def test_a_completed_effect_never_changes(written: str, connect: Any, change: st
 
 @pytest.mark.parametrize("connect", [application, owner])
 def test_an_effect_with_evidence_can_not_be_deleted(written: str, connect: Any) -> None:
+    """The application may delete none at all; its owner is stopped by what refers to it."""
+    refused = (psycopg.errors.ForeignKeyViolation, psycopg.errors.InsufficientPrivilege)
+    delete = sql.SQL("DELETE FROM effects_effect WHERE id = {}; SET CONSTRAINTS ALL IMMEDIATE")
+    with connect() as connection, pytest.raises(refused):
+        connection.execute(delete.format(sql.Literal(written)))
+
+
+@pytest.mark.parametrize("connect", [application, owner])
+def test_no_session_can_switch_a_guard_off(written: str, connect: Any) -> None:
+    """pgtrigger's own switch is a setting that any session may set."""
+    guards = "{" + ",".join(_triggers("effects_effect")) + "}"
+    change = sql.SQL("UPDATE effects_effect SET problem = '' WHERE id = {}").format(sql.Literal(written))
     with connect() as connection:
-        connection.execute("DELETE FROM effects_effect WHERE id = %s", [written])
-        with pytest.raises(psycopg.errors.ForeignKeyViolation):
-            connection.execute("SET CONSTRAINTS ALL IMMEDIATE")
+        connection.execute(sql.SQL("SET pgtrigger.ignore = {}").format(sql.Literal(guards)))
+        with pytest.raises(psycopg.errors.RaiseException, match="can never change"):
+            connection.execute(change)
+
+
+def _triggers(table: str) -> list[str]:
+    with owner() as connection:
+        rows = connection.execute(
+            "SELECT tgname FROM pg_trigger WHERE tgrelid = %s::regclass AND NOT tgisinternal", [table]
+        ).fetchall()
+    assert rows
+    return [row[0] for row in rows]
 
 
 @pytest.mark.parametrize("connect", [application, owner])
@@ -212,12 +241,65 @@ WRONG: dict[str, tuple[dict[str, Any], str]] = {
 }
 
 
+@pytest.mark.parametrize("sub_state", ["refused", "rejected_by_person", "cancelled"])
+def test_a_failed_effect_is_not_edited_where_it_stands(book: Book, sub_state: str) -> None:
+    effect = book.standing_as(
+        book.approved(), status="failed", sub_state=sub_state, settled_at="2026-01-01T00:00Z"
+    )
+    with pytest.raises(ProgrammingError, match="has failed and can not be edited"), transaction.atomic():
+        Effect.objects.filter(id=effect.id).update(problem="another reason")
+
+
+def test_the_database_refuses_every_move_that_states_does_not_name(book: Book) -> None:
+    """Whoever writes the UPDATE. The pairs are those of states.MOVES, tried one by one."""
+    effect = book.approved()
+    pairs = list(MOVES)
+    for was in pairs:
+        there = book.standing_as(effect, **_at(was))
+        for to in pairs:
+            if to != was and was[0] != EffectStatus.COMPLETED and (was, to) not in ONLY_UNDER_REVIEW:
+                assert _refused(there, to) is (to not in MOVES[was]), (was, to)
+
+
+def _at(pair: Pair) -> dict[str, Any]:
+    status, sub = pair
+    return {
+        "status": status,
+        "sub_state": sub,
+        "tries": 1,
+        "unresolved": sub == SubState.UNCERTAIN,
+        "lease_until": "2100-01-01T00:00Z" if sub == SubState.IN_FLIGHT else None,
+        "settled_at": "2026-01-01T00:00Z"
+        if status in (EffectStatus.COMPLETED, EffectStatus.FAILED)
+        else None,
+    }
+
+
+def _refused(effect: Effect, to: Pair) -> bool:
+    try:
+        with transaction.atomic():
+            Effect.objects.filter(id=effect.id).update(**_at(to))
+            transaction.set_rollback(True)
+    except ProgrammingError as error:
+        return "can not move" in str(error)
+    return False
+
+
+@pytest.mark.parametrize(("was", "to"), ONLY_UNDER_REVIEW)
+def test_what_needs_a_review_is_refused_without_one(book: Book, was: Pair, to: Pair) -> None:
+    there = book.standing_as(book.approved(), **_at(was))
+    with pytest.raises(ProgrammingError, match="only under review"), transaction.atomic():
+        Effect.objects.filter(id=there.id).update(**_at(to))
+    moves.open_review(there, ReviewReason.CONTRADICTION, "The receiver has it.")
+    assert Effect.objects.filter(id=there.id).update(**_at(to)) == 1
+
+
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_row_is_impossible(book: Book, name: str) -> None:
     fields, constraint = WRONG[name]
     effect = book.approved()
     with pytest.raises(IntegrityError, match=constraint), transaction.atomic():
-        Effect.objects.filter(id=effect.id).update(**fields)
+        book.standing_as(effect, **fields)
 
 
 @pytest.mark.parametrize("column", ["id", "workspace_id", "run_id", "effect_type", "key"])
@@ -243,8 +325,9 @@ WRONG_BESIDE = {
         "attempt_ended_has_time",
     ),
     "a review of nothing": (
-        "INSERT INTO effects_review (id, workspace_id, reason, sentence, provider_object, closed_why) "
-        "SELECT 'rev_x', workspace_id, 'orphan', '?', '', '' FROM effects_effect WHERE id = %(id)s",
+        "INSERT INTO effects_review (id, workspace_id, reason, sentence, provider_object, closed_why, proposed_as, "
+        "proposed_why, evidence, settled_as) "
+        "SELECT 'rev_x', workspace_id, 'orphan', '?', '', '', '', '', '', '' FROM effects_effect WHERE id = %(id)s",
         "review_names_something",
     ),
     "a rejection without a reason": (

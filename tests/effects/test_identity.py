@@ -8,7 +8,7 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 
 from console.kernel.ids import effect_id as identity
-from effects import ledger
+from effects import intents
 from effects.models import Command, Effect, EffectRevision
 from tests.effects.book import Book, Run, at, at_once, rows_of_all_tables
 from tests.effects.conftest import _open
@@ -91,8 +91,8 @@ def test_the_key_that_is_sent_is_derived_from_the_id_alone(book: Book) -> None:
 def test_a_fresh_tool_call_id_changes_nothing(book: Book) -> None:
     """Asked again, a model gives the same call a fresh random id; the tools node finds the effect by the newest."""
     usual = book.usual("ledger.offer")
-    first = ledger.propose(book.run, "ledger.offer", "tool:0", usual, at(tool_call_id="call_1"))
-    again = ledger.propose(book.run, "ledger.offer", "tool:0", usual, at(tool_call_id="call_2"))
+    first = intents.propose(book.run, "ledger.offer", "tool:0", usual, at(tool_call_id="call_1"))
+    again = intents.propose(book.run, "ledger.offer", "tool:0", usual, at(tool_call_id="call_2"))
     assert again == first
     assert Command.objects.get(effect=first.effect_id).tool_call_id == "call_2"
 

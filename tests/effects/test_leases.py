@@ -13,6 +13,7 @@ from effects.contracts import contracts
 from effects.models import Effect, EffectAttempt, Observation
 from effects.states import Outcome
 from tests.effects.book import Book, at_once
+from tests.effects.test_repeat import uncertain
 
 FOUND = {"status": "201", "reference": "off_1", "body": {"id": "off_1"}}
 
@@ -222,3 +223,17 @@ def test_a_cancelled_runs_unsent_effects_are_cancelled_and_the_others_stay(book:
     assert book.standing(uncertain) == ("pending", "uncertain")
     assert book.standing(done) == ("completed", "")
     assert Effect.objects.filter(id=ready, settled_at__lte=Now()).exists()
+
+
+@pytest.mark.parametrize("effect_type", ["ledger.gone", "ledger.blind_ticket", "ledger.unasked_key"])
+def test_what_its_contract_no_longer_says_how_to_look_up_goes_to_a_person(
+    book: Book, effect_type: str
+) -> None:
+    """By a natural key it was to be looked up; the contract is gone since, or has lost its look-up."""
+    there = book.standing_as(
+        book.effect(uncertain(book, "ledger.ticket")), effect_type=effect_type, dedup="N", due_at=Now()
+    )
+    assert there.id not in reconcile.looks_due()
+    reconcile.review_what_nobody_can_settle()
+    reconcile.review_what_nobody_can_settle()
+    assert book.reviews(there.id) == ["unqueryable"]

@@ -210,7 +210,7 @@ def test_what_belongs_to_another_effect_is_not_adopted(book: Book, odd: Odd) -> 
     reconcile.look(effect_id)
 
     assert book.standing(effect_id) == ("pending", "uncertain")
-    assert book.reviews(effect_id) == ["duplicate_found"]
+    assert book.reviews(effect_id) == ["mismatch"]
 
 
 @pytest.mark.parametrize(
@@ -294,3 +294,19 @@ def test_an_attempt_never_sent_and_a_look_send_it_once(book: Book) -> None:
     book.perform(proposal.effect_id)
     assert book.outcomes(proposal.effect_id) == ["unknown", "completed"]
     assert book.witness.rx == (1, 1)
+
+
+@pytest.mark.parametrize("effect_type", ["ledger.ticket", "ledger.queried_ticket", "ledger.offer"])
+def test_another_account_at_the_receiver_is_not_asked(book: Book, effect_type: str) -> None:
+    """It does not have the effect, and that proves nothing: a person looks at the account that it was sent to."""
+    effect_id = lost(book, effect_type)
+    receiver = "crm" if effect_type == "ledger.offer" else "desk"
+    book.point(book.witness.receiver, receiver=receiver, account="another")
+
+    assert reconcile.look(effect_id) == "unclear"
+
+    assert book.standing(effect_id) == ("pending", "uncertain")
+    assert book.reviews(effect_id) == ["mismatch"]
+    assert book.witness.requests("GET") == []
+    book.pass_settle_time(effect_id)
+    assert effect_id not in reconcile.looks_due()

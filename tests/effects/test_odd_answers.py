@@ -10,8 +10,9 @@ import pytest
 from django.db.models.functions import Now
 
 from effects import reconcile
-from effects.ledger import Refused, Result
+from effects.ledger import Refused
 from effects.models import Effect, EffectAttempt, Observation, Review
+from effects.origin import Result
 from tests.effects.book import OFFER, TICKET, Book, tables_that_hold
 from tests.effects.odd import OddServer, Play, says
 

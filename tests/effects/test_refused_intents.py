@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from console.kernel.errors import Invalid
-from effects.ledger import NoReceiver, OriginLost
+from effects.intents import NoReceiver
 from effects.models import Receiver
+from effects.origin import OriginLost
 from tests.effects.book import Book, rows_of_all_tables
 
 LINE = {"sku": "SEAT", "description": "Seat", "quantity": 2, "unit_minor": 500}
@@ -98,7 +99,7 @@ def test_a_command_key_that_is_too_long_is_refused(book: Book) -> None:
 
 
 def test_a_workspace_without_the_receiver_proposes_nothing(book: Book) -> None:
-    Receiver.objects.filter(workspace=book.world.workspace, name="crm").delete()
+    Receiver.objects.filter(workspace=book.world.workspace, name="crm").update(name="another")
     rows = rows_of_all_tables()
     with pytest.raises(NoReceiver, match="crm"):
         book.propose()

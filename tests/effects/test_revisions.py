@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from effects.ledger import Conflict
+from effects.intents import Conflict
 from effects.models import EffectRevision
 from effects.selectors import payload_of, revision_of
 from effects.states import Decision, Outcome

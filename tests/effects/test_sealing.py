@@ -7,7 +7,7 @@ from django.db import connection
 
 from console.kernel.crypto import Undecryptable
 from console.kernel.masking import is_masked
-from effects import approvals
+from effects import intents, rounds
 from effects.models import Approval, Effect, EffectRevision
 from effects.selectors import answer_of, payload_of, request_of, revision_of
 from effects.states import Decision
@@ -20,10 +20,9 @@ TEXT = "Canary-Offer-7713"
 
 def test_a_payload_stands_in_no_column_as_it_is(book: Book) -> None:
     """Neither before it is sent nor after: intent, arguments, bytes to send, answer."""
-    from effects import ledger
 
     payload = {**book.usual("ledger.masked_offer"), "subject": TEXT}
-    proposal = ledger.propose(book.run, "ledger.masked_offer", "one", payload, at(arguments=payload))
+    proposal = intents.propose(book.run, "ledger.masked_offer", "one", payload, at(arguments=payload))
     assert tables_that_hold(TEXT) == []
 
     book.perform(proposal.effect_id)
@@ -52,8 +51,8 @@ def test_questions_and_answers_of_people_are_sealed(book: Book) -> None:
     approval = book.ask(body={"question": TEXT})
     decision = book.decide(approval, Decision.RESPOND, answer=TEXT)
     assert tables_that_hold(TEXT) == []
-    assert approvals.body_of(approval) == {"question": TEXT}
-    assert approvals.answer_of(decision, approval) == TEXT
+    assert rounds.body_of(approval) == {"question": TEXT}
+    assert rounds.answer_of(decision, approval) == TEXT
 
 
 def test_an_edit_is_sealed(book: Book) -> None:
@@ -96,7 +95,9 @@ def test_the_same_payload_twice_is_sealed_differently(book: Book) -> None:
     """Otherwise equal payloads could be told by their bytes."""
     for key in ("one", "two"):
         book.propose(key=key)
-    sealed = EffectRevision.objects.values_list("payload", flat=True)
+    sealed = EffectRevision.objects.filter(effect__workspace=book.world.workspace).values_list(
+        "payload", flat=True
+    )
     assert len({bytes(one) for one in sealed}) == 2
 
 

@@ -22,8 +22,10 @@ from django.db.models.functions import Now
 
 from effects import ledger, moves, reconcile, selectors
 from effects.contracts import LEASE_MARGIN
-from effects.ledger import Conflict, OriginLost, Refused, Result, Unreachable, Visit, Wait
+from effects.intents import Conflict
+from effects.ledger import Refused, Unreachable, Visit, Wait
 from effects.models import Effect, EffectAttempt
+from effects.origin import OriginLost, Result
 from effects.selectors import request_of, revision_of
 from tests.effects.book import Book, Run, at_once, tables_that_hold
 from tests.effects.odd import OddServer, Play, says
@@ -530,15 +532,6 @@ def test_a_receiver_whose_account_changed_gets_nothing(book: Book) -> None:
     assert isinstance(book.perform(proposal.effect_id), Wait)
     assert book.reviews(proposal.effect_id) == ["mismatch"]
     assert book.outcomes(proposal.effect_id) == []
-
-
-@pytest.mark.parametrize("sub_state", ["ready", "backoff"])
-def test_another_version_of_the_contract_sends_nothing(book: Book, sub_state: str) -> None:
-    proposal = book.propose()
-    Effect.objects.filter(id=proposal.effect_id).update(contract_version=99, sub_state=sub_state)
-    assert isinstance(book.perform(proposal.effect_id), Wait)
-    assert book.outcomes(proposal.effect_id) == []
-    assert book.reviews(proposal.effect_id) == ["mismatch"]
 
 
 @pytest.mark.parametrize("standing", ["recorded", "awaiting_approval"])

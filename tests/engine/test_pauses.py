@@ -16,8 +16,9 @@ from langgraph.types import Send, interrupt
 from typing_extensions import TypedDict
 
 from console.kernel.errors import AlreadyDone, Forbidden, Invalid, Stale
-from effects.approvals import Expired, body_of
+from effects.approvals import Expired
 from effects.models import Approval, Effect
+from effects.rounds import body_of
 from effects.selectors import payload_of, revision_of
 from effects.states import ApprovalStatus, Asked, Decision
 from runs import recovery

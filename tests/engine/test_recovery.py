@@ -5,6 +5,7 @@ Leases and deadlines are ended by editing the row: nothing here waits for a cloc
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -21,6 +22,7 @@ from runs.authoring import ask_approval, perform
 from runs.commands import stop
 from runs.commands.continue_run import continue_run
 from runs.engine.advance import Ended
+from runs.engine.saver import FencedSaver
 from runs.models import Execution, Run, Step
 from runs.states import Cause, ExecutionOutcome, Failure, RunStatus, StepOutcome
 from tests.engine.conftest import Engine
@@ -61,6 +63,45 @@ def test_a_run_of_a_lost_worker_is_queued_and_goes_on_where_it_was(engine: Engin
     assert engine.state_of(run)["log"] == ["first", "node"]
     assert ran == ["node", "node"]
     assert [one.cause for one in run.executions.order_by("fence")] == [Cause.START, Cause.RECOVERY]
+
+
+@pytest.mark.parametrize("step", [0, 1, 2])
+def test_killed_between_a_steps_writes_and_its_checkpoint(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    """All that the step's tasks gave is saved, its checkpoint is not: the run goes on, and is not taken for finished."""
+    put, put_writes, written = FencedSaver.put, FencedSaver.put_writes, threading.Event()
+    ran: list[str] = []
+
+    def first(state: State) -> State:
+        ran.append("first")
+        return {"log": ["first"]}
+
+    def second(state: State) -> State:
+        ran.append("second")
+        return {"log": ["second"]}
+
+    def writes(self: FencedSaver, *args: Any) -> None:
+        put_writes(self, *args)
+        written.set()
+
+    def dies(self: FencedSaver, config: Any, checkpoint: Any, metadata: Any, versions: Any) -> Any:
+        if metadata["step"] == step:
+            assert written.wait(10)
+            raise Killed
+        written.clear()
+        return put(self, config, checkpoint, metadata, versions)
+
+    run = engine.begin(line(first, second), {"log": []})
+    with monkeypatch.context() as patch:
+        patch.setattr(FencedSaver, "put_writes", writes)
+        patch.setattr(FencedSaver, "put", dies)
+        run = die_and_take_back(engine, run)
+    run = engine.go(run)
+
+    assert run.status == RunStatus.COMPLETED
+    assert ran == ["first", "second"]
+    assert engine.state_of(run)["log"] == ["first", "second"]
 
 
 def test_the_third_loss_without_progress_fails_the_run(engine: Engine) -> None:

@@ -20,8 +20,9 @@ from langgraph.graph import START, StateGraph
 from typing_extensions import TypedDict
 
 from demo.contracts import create_offer, send_mail
-from effects.contracts import ContractError, HttpWire, contracts
+from effects.contracts import ContractError, contracts
 from effects.states import Dedup
+from effects.wires import HttpWire
 from runs import execution
 from runs.authoring import LedgerMiddleware, Workflow
 from runs.engine.registry import WorkflowRefused, workflows

@@ -17,7 +17,7 @@ from langgraph.graph import END, START, StateGraph
 from pydantic import PrivateAttr
 from typing_extensions import TypedDict
 
-from effects.ledger import Proposal
+from effects.intents import Proposal
 from runs.authoring import Workflow, propose
 from runs.engine.position import place_of, position_of
 

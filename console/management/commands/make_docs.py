@@ -1,6 +1,6 @@
-"""`manage.py make_docs`: write the documents that say what the modules say, docs/states.md and docs/roles.md.
+"""`manage.py make_docs`: write the documents that say what the modules say: states, roles, ready-made contracts.
 
-A test compares the files with the text that is made here: whoever adds a state or a role runs this command.
+A test compares the files with the text that is made here: whoever adds a state, a role or a contract runs this command.
 """
 
 from __future__ import annotations
@@ -15,13 +15,15 @@ from django.db.models import TextChoices
 from console.kernel import words
 from console.models.roles import HOLDERS, Capability, Role
 from effects import states as effects
+from effects.catalogue.listed import READY, Ready
+from effects.contracts import EffectContract
 from runs import states as runs
 
 MADE_FROM = "This file is made from {modules} by `manage.py make_docs`; change them, not it."
 
 
 class Command(BaseCommand):
-    help = "Write docs/states.md and docs/roles.md from the modules that they describe."
+    help = "Write docs/states.md, docs/roles.md and docs/catalogue.md from the modules that they describe."
 
     def handle(self, *args: Any, **options: Any) -> None:  # noqa: ARG002
         for name, text in documents().items():
@@ -31,7 +33,7 @@ class Command(BaseCommand):
 
 def documents() -> dict[str, str]:
     """Each document's name in docs/ and its whole text."""
-    return {"states.md": states(), "roles.md": roles()}
+    return {"states.md": states(), "roles.md": roles(), "catalogue.md": catalogue()}
 
 
 def states() -> str:
@@ -86,6 +88,12 @@ def effect_sections() -> Iterable[str]:
             for sub in subs
         ),
     )
+    yield "### Moves"
+    yield (
+        "A trigger refuses every other move, to everybody. Moves with a star are made only under an open review, by a "
+        "person with evidence; so is completing what was never tried."
+    )
+    yield table(("from", "to"), (move_row(was, allowed) for was, allowed in effects.MOVES.items()))
     yield from listed("Attempts: how one stands", effects.Outcome, "attempt")
     yield from listed("Reversibility", effects.Reversibility)
     yield from listed("How a receiver tells repeats (dedup)", effects.Dedup)
@@ -97,6 +105,14 @@ def effect_sections() -> Iterable[str]:
             for one in effects.ReviewReason
         ),
     )
+    yield from listed("Reviews: what one is settled as", effects.ReviewOutcome)
+    yield from listed("Orders: what a person may order", effects.OrderKind)
+    yield from listed("Orders: where one stands", effects.OrderStatus, "order")
+    yield from listed("Kill switch: what it stops", effects.StopScope)
+    yield from listed("Bulk recover: where one stands", effects.RecoveryStatus, "recovery")
+    yield from listed("Bulk recover: what it would do with an effect", effects.Verdict)
+    yield from listed("Bulk recover: where an effect of it stands", effects.ItemState)
+    yield from listed("Orphan scans: where one stands", effects.ScanStatus, "scan")
     yield "## Approvals"
     yield from listed("Where one stands", effects.ApprovalStatus, "approval")
     yield from listed("What one asks about", effects.Asked)
@@ -116,6 +132,63 @@ def roles() -> str:
             ),
         ),
     )
+
+
+def catalogue() -> str:
+    return document(
+        "Ready-made contracts",
+        MADE_FROM.format(modules="`effects/catalogue/`"),
+        "What each effect type promises, and what of it the provider documents: where, and when that was read. What is "
+        "not documented is taken for the worst. How to use one, and how to write your own: [contracts.md](contracts.md).",
+        *(part for ready in READY for part in ready_sections(ready)),
+    )
+
+
+def ready_sections(ready: Ready) -> Iterable[str]:
+    yield f"## {ready.provider}"
+    yield f"`{ready.naming}`"
+    yield table(
+        (
+            "type",
+            "repeats are known by",
+            "a key is relied on for",
+            "not found proves absence",
+            "reversibility",
+        ),
+        (promise_row(contract) for contract in ready.contracts),
+    )
+    yield table(
+        ("documented", "where", "read"),
+        ((fact.says, f"<{fact.source}>", fact.checked.isoformat()) for fact in ready.facts),
+    )
+
+
+def promise_row(contract: EffectContract) -> Sequence[str]:
+    return (
+        f"`{contract.type}`",
+        f"{effects.Dedup(contract.dedup).label} ({contract.dedup})",
+        relied_on(contract) if contract.dedup == effects.Dedup.KEY else "",
+        "yes" if contract.authoritative else "no",
+        str(effects.Reversibility(contract.reversibility).label),
+    )
+
+
+def relied_on(contract: EffectContract) -> str:
+    minutes = int(contract.key_window.total_seconds() // 60)
+    return f"{minutes // 60} h {minutes % 60} min" if minutes > 0 else "no time"
+
+
+def move_row(was: effects.Pair, allowed: Sequence[effects.Pair]) -> Sequence[str]:
+    starred = {to for source, to in effects.ONLY_UNDER_REVIEW if source == was}
+    return (
+        pair_code(was),
+        ", ".join(f"{pair_code(to)}{'*' if to in starred else ''}" for to in allowed) or "none: it is final",
+    )
+
+
+def pair_code(pair: effects.Pair) -> str:
+    status, sub = pair
+    return f"`{status.value}/{sub.value}`" if sub.value else f"`{status.value}`"
 
 
 def listed(title: str, choices: type[TextChoices], word_table: str = "") -> Iterable[str]:
