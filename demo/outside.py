@@ -11,12 +11,17 @@ from pydantic import SecretStr
 
 
 def model() -> ChatOpenAI:
-    """Any OpenAI-compatible gateway. One layer of sending again is enough, and it is the run's: retries are off."""
+    """Any OpenAI-compatible gateway. One layer of sending again is enough, and it is the run's: retries are off.
+
+    So is following a redirect, which would send the request and its key once more, to somewhere else.
+    """
     return ChatOpenAI(
         model=os.environ.get("DEMO_MODEL_NAME", "scripted-1"),
         base_url=os.environ["DEMO_MODEL_URL"].rstrip("/") + "/v1",
         api_key=SecretStr(os.environ.get("DEMO_MODEL_KEY", "none")),
         max_retries=0,
+        http_client=httpx.Client(follow_redirects=False),
+        http_async_client=httpx.AsyncClient(follow_redirects=False),
         timeout=60,
         temperature=0,
     )

@@ -11,7 +11,7 @@ from django.db import transaction
 
 from console.access import Actor, actor_in
 from console.models import Group, Membership, Role, User, Workspace
-from effects.models import Receiver, Standing
+from effects.models import HookSource, Receiver, Standing
 
 COMPANY: Final = "Northgate Software"
 WORKFLOWS: Final = ("sales_offer_agent", "support_agent")
@@ -63,6 +63,8 @@ def account(workspace_id: str) -> str:
 def found(workspace_id: str, *, password: str, receivers: Mapping[str, str]) -> Company:
     """Make what is missing of the company, and return it.
 
+    The CRM's webhooks are listened to, with the secret of the name crm-hook.
+
     Everybody has *password* afterwards, as the greeting says, whatever they had before; and the *receivers* (name →
     address) are where they are now: ports may change between two starts.
     """
@@ -83,6 +85,7 @@ def found(workspace_id: str, *, password: str, receivers: Mapping[str, str]) -> 
         let_everybody_in(workspace_id, password)
         for name, url in receivers.items():
             connect(workspace, name, url)
+        listen(workspace, "crm")
     return Company(workspace)
 
 
@@ -107,3 +110,12 @@ def connect(workspace: Workspace, name: str, url: str) -> None:
             "secret_name": "" if url.startswith("smtp:") else name,
         },
     )
+
+
+def listen(workspace: Workspace, name: str) -> HookSource:
+    """The address at which the receiver of that name may tell what became of its commands: the one there is, or a new one."""
+    receiver = Receiver.objects.get(workspace=workspace, name=name, standing=Standing.LIVE)
+    source, _ = HookSource.objects.get_or_create(
+        workspace=workspace, receiver=receiver, secret_name=f"{name}-hook", closed_at=None
+    )
+    return source

@@ -1,4 +1,4 @@
-"""The business: customers, offers, tickets, invoices and reservations, made at most once for a key.
+"""The business: customers, offers, tickets, invoices, reservations and credits, made at most once for a key.
 
 Rules, all inside the one transaction of ``carry_out``:
 

@@ -16,6 +16,7 @@ PREFIXES: Final = {
     "tickets": "tic",
     "invoices": "inv",
     "reservations": "res",
+    "credits": "crd",
 }
 OBJECT_ID: Final = re.compile(r"[a-z]{3}_[A-Za-z0-9]{1,40}")
 KEY_LIMIT: Final = 255

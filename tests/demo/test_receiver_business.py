@@ -30,7 +30,7 @@ def test_a_create_answers_with_the_object_and_makes_one_effect(account: Account)
 
 @pytest.mark.parametrize(
     ("resource", "prefix"),
-    [("offers", "off"), ("tickets", "tic"), ("invoices", "inv"), ("reservations", "res")],
+    [("offers", "off"), ("tickets", "tic"), ("invoices", "inv"), ("reservations", "res"), ("credits", "crd")],
 )
 def test_each_resource_counts_for_itself(account: Account, resource: str, prefix: str) -> None:
     ids = [account.create(resource, {"subject": "n"}).json()["id"] for _ in range(2)]
@@ -103,6 +103,17 @@ def test_look_up_by_key_and_by_natural_key(account: Account) -> None:
     }
     assert account.get("/v1/offers", external_id="eff_").json()["data"] == []
     assert account.get("/v1/operations/nothing").status_code == 404
+
+
+def test_a_list_from_a_time_on_goes_on_where_it_was_cut(account: Account) -> None:
+    made = [account.create("tickets", {"external_id": f"eff_{number}"}).json() for number in range(102)]
+    first = account.get("/v1/tickets", created_since=made[1]["created_at"]).json()
+    assert first == {"data": made[1:101], "has_more": True}
+    rest = account.get("/v1/tickets", created_since=made[1]["created_at"], after=made[100]["id"]).json()
+    assert rest == {"data": made[101:], "has_more": False}
+    assert account.get("/v1/tickets", created_since="2999-01-01T00:00:00Z").json()["data"] == []
+    for no_time in ("yesterday", "2026-12-01T00:00:00"):
+        assert account.get("/v1/tickets", created_since=no_time).json()["error"] == "no_time"
 
 
 def test_twenty_parallel_posts_with_one_key_make_one_effect(account: Account) -> None:

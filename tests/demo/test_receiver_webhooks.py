@@ -87,7 +87,8 @@ def test_accepted_then_failed(account: Account, listener: Listener) -> None:
         "credit limit",
         None,
     )
-    assert account.get("/v1/operations/k1").json()["status"] == "failed"
+    ended = account.get("/v1/operations/k1").json()
+    assert (ended["status"], ended["reason"]) == ("failed", "credit limit")
     assert account.rx() == (0, 1)
 
 

@@ -21,10 +21,10 @@ from console.models import AuditEvent, Group, Membership, Role, User
 from demo import people, playing
 from demo.day import DAY, OFFER, STRANGER, Cancels, Decides, Said, Scene
 from demo.receiver.customers import CUSTOMERS
-from effects.models import Approval, ApprovalDecision, Effect, EffectAttempt, Receiver, Review
+from effects.models import Approval, ApprovalDecision, Effect, EffectAttempt, HookSource, Receiver, Review
 from effects.states import Decision, Outcome
 from runs.models import Conversation, Execution, Message, Run, WorkflowVersion
-from tests.plugin import ROOT, WORKFLOWS
+from tests.plugin import ROOT
 from tests.process import journeys
 from tests.stack import Stack, wait_for
 
@@ -101,6 +101,9 @@ def test_a_second_start_moves_the_receivers_and_keeps_the_greetings_word() -> No
     assert (crm.base_url, crm.account, crm.secret_name) == ("http://127.0.0.1:3", "northgate-live", "crm")
     assert Receiver.objects.get(workspace_id="northgate", name="mail").secret_name == ""
     assert Receiver.objects.filter(workspace_id="northgate").count() == 3
+    # One address for the CRM's webhooks, the same after every start.
+    hook = HookSource.objects.get(workspace_id="northgate")
+    assert (hook.receiver, hook.secret_name, hook.closed_at) == (crm, "crm-hook", None)
 
 
 @pytest.mark.django_db
@@ -184,9 +187,8 @@ def seeded(stack: Stack, django_db_blocker: DjangoDbBlocker) -> Iterator[Seeded]
     workspace = f"seed-{os.getpid()}"
     for name in ("crm", "desk"):
         Path(os.environ["SIGNALBOX_RECEIVER_SECRETS"], name).write_text(f"{workspace}-live:s3cret")
-    # The mail that hangs takes its worker with it, so this one is kept; the stack goes on with it.
-    stack.processes["worker"].stop()
-    stack.worker("worker", WORKFLOWS, keep=True)
+    # The mail that hangs takes its worker with it; the stack goes on with the next one.
+    stack.processes["worker"].keep()
     with django_db_blocker.unblock():
         company = Seeded(stack, workspace)
         company.seed()

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import httpx
+from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.urls import reverse
 
 from console import database, env
 from demo import people, playing
@@ -34,6 +36,8 @@ class Command(BaseCommand):
             f"{company.workspace.name} ({company.workspace.id}): {len(people.PEOPLE)} people, "
             f"{len(DAY)} conversations, {made} of them new"
         )
+        hook = people.listen(company.workspace, "crm")
+        self.stdout.write(f"webhooks of the CRM: {settings.ORIGIN}{reverse('hook', args=[hook.id])}")
         if options["day"]:
             self._play(company)
 
