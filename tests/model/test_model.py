@@ -1,0 +1,34 @@
+"""The ledger against a model of the world: random sequences of everything that can happen, looked at after each step.
+
+`make model` plays at least 20,000 steps, from a seed of its own each time, and prints the figures. SIGNALBOX_MODEL_STEPS
+says how many, SIGNALBOX_MODEL_SEED repeats a run; without them the same few steps are played each time.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+
+import pytest
+
+from tests.model.ledger import Ledger
+from tests.model.machine import Setting
+from tests.model.playing import play_at_once
+
+STEPS = int(os.environ.get("SIGNALBOX_MODEL_STEPS", "400"))
+SEED = int(os.environ.get("SIGNALBOX_MODEL_SEED", "1")) or secrets.randbelow(10**6) + 1
+#: One for each processor, but where several workers share the tests, and the processors.
+PROCESSES = 1 if "PYTEST_XDIST_WORKER" in os.environ else min(os.cpu_count() or 1, 8)
+
+
+def test_the_ledger_and_the_world_never_part(setting: Setting, capsys: pytest.CaptureFixture[str]) -> None:
+    began = time.perf_counter()
+    figures, wrong = play_at_once(Ledger, setting, steps=STEPS, seed=SEED, processes=PROCESSES)
+    took = time.perf_counter() - began
+    with capsys.disabled():
+        print(f"\nModel test, seed {SEED}, {took:.0f} s in {PROCESSES} processes")
+        print(figures.table())
+    assert not wrong, "\n\n".join(wrong)
+    assert figures.step_count >= STEPS
+    assert (figures.duplicates, figures.lost, figures.wrongly_failed) == (0, 0, 0)
