@@ -1,8 +1,8 @@
 # Everything starts here; `make help` lists it. Nothing but Python 3.11 or newer is needed.
 #   PYTHON=…  the interpreter to make the virtual environment with      VENV=…  where it goes (.venv)
-#   ARGS=…    passed on: make run ARGS="--port 9000", make test ARGS="-k approval"
+#   ARGS=…    passed on: make run ARGS="--port 9000", make test ARGS="-k approval", make test ARGS="-n0 --pdb" (one process)
 .DEFAULT_GOAL := help
-.PHONY: help run test check reset css requirements
+.PHONY: help run test battery model trials check reset css requirements
 SHELL := /bin/sh
 VENV ?= .venv
 ARGS ?=
@@ -25,7 +25,18 @@ reset: $(RUN_STAMP)  ## delete the data of `make run`
 	@SIGNALBOX_ENV=$${SIGNALBOX_ENV:-development} exec $(BIN)/python manage.py reset_data $(ARGS)
 
 test: $(DEV_STAMP)  ## run all tests (browser tests where a Chromium is found)
-	@SIGNALBOX_ENV=test exec $(BIN)/python -m pytest $(ARGS)
+	@SIGNALBOX_ENV=test exec $(BIN)/python -m pytest -n auto --durations=15 --durations-min=1 $(ARGS)
+
+battery: $(DEV_STAMP)  ## run the failure battery alone, print its table and write it to docs/battery.md
+	@SIGNALBOX_ENV=test SIGNALBOX_BATTERY_TABLE=docs/battery.md exec $(BIN)/python -m pytest -n auto tests/battery \
+		--ignore tests/battery/test_table.py $(ARGS)
+
+model: $(DEV_STAMP)  ## play the model test at length (20,000 steps) and print its figures
+	@SIGNALBOX_ENV=test SIGNALBOX_MODEL_STEPS=$${SIGNALBOX_MODEL_STEPS:-20000} \
+		SIGNALBOX_MODEL_SEED=$${SIGNALBOX_MODEL_SEED:-0} exec $(BIN)/python -m pytest -q tests/model/test_model.py $(ARGS)
+
+trials: $(DEV_STAMP)  ## kill workers at random moments, a thousand times (ARGS="--kills 100"), and print what became of it
+	@SIGNALBOX_ENV=test exec $(BIN)/python -m tests.trials $(ARGS)
 
 check: $(DEV_STAMP)  ## lint, types, import contracts, deployment settings, missing migrations
 	@$(BIN)/ruff check .

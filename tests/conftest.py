@@ -8,6 +8,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import hypothesis
 import pytest
 from django.test import Client
 from playwright.sync_api import Browser, sync_playwright
@@ -20,11 +21,9 @@ from tests.stack import Stack, environment
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 #: Playwright keeps an event loop in this thread; the tests' own reads of the database are synchronous all the same.
 os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What needs the running stack comes last: its sweep looks after every row of the database, other tests' too."""
-    items.sort(key=lambda item: "stack" in getattr(item, "fixturenames", ()))
+# How long one example takes tells how busy the machine is, and beside other workers it always is.
+hypothesis.settings.register_profile("signalbox", deadline=None)
+hypothesis.settings.load_profile("signalbox")
 
 
 @pytest.fixture(scope="session")

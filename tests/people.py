@@ -7,10 +7,15 @@ import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
+
+from django.utils import timezone
 
 from console.access import Actor, actor_in
+from console.kernel.ids import new_id
 from console.models import Group, Membership, Role, User, Workspace
-from effects.models import Receiver, Standing
+from effects.contracts import EffectContract, contracts
+from effects.models import Probe, Receiver, Standing
 from runs.models import Conversation, WorkflowVersion
 
 PASSWORD = "correct horse battery"
@@ -104,7 +109,7 @@ class World:
         self._receiver("mail", f"smtp://127.0.0.1:{smtp_port}")
 
     def _receiver(self, name: str, url: str) -> None:
-        Receiver.objects.create(
+        receiver = Receiver.objects.create(
             workspace=self.workspace,
             name=name,
             account=self.account,
@@ -113,6 +118,26 @@ class World:
             hosts=["127.0.0.1"],
             secret_name="" if name == "mail" else self.workspace.id,
         )
+        Probe.objects.bulk_create(
+            probe_of(receiver, promise) for promise in contracts().values() if promise.receiver == name
+        )
+
+
+def probe_of(receiver: Receiver, promise: EffectContract, **fields: Any) -> Probe:
+    """A passed probe, unsaved: what the receiver's account needs for anything to be sent a second time by itself."""
+    return Probe(
+        **{
+            "id": new_id("prb"),
+            "receiver": receiver,
+            "account": receiver.account,
+            "effect_type": promise.type,
+            "contract_version": promise.version,
+            "passed": True,
+            "cases": [{"name": "of_a_test", "passed": True}],
+            "began_at": timezone.now(),
+            **fields,
+        }
+    )
 
 
 def make_world(name: str = "acme") -> World:

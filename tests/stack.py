@@ -6,12 +6,15 @@ Every test makes a workspace and an account at the receiver of its own, so that 
 from __future__ import annotations
 
 import os
+import random
+import signal
 import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,9 +38,12 @@ def wait_for(what: str, look: Callable[[], Any], *, within: float = PATIENCE) ->
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Below those that the system gives to outgoing connections: until it is used nobody comes upon it by chance."""
+    while True:
+        port = random.SystemRandom().randrange(20_000, 32_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 @dataclass
@@ -48,27 +54,28 @@ class Process:
     command: list[str]
     environment: dict[str, str]
     log: Path
-    keep: bool = False
     _child: subprocess.Popen[bytes] | None = None
     _stopping: threading.Event = field(default_factory=threading.Event)
+    _starting: threading.Lock = field(default_factory=threading.Lock)
 
     def start(self) -> Process:
-        with self.log.open("ab") as out:
+        """A process of its own: what an earlier one of the name wrote is not its word. One that is kept writes on."""
+        with self.log.open("ab" if self._child else "wb") as out:
             self._child = subprocess.Popen(
                 self.command, cwd=ROOT, env=self.environment, stdout=out, stderr=subprocess.STDOUT
             )
-        if self.keep:
-            threading.Thread(target=self._keep, daemon=True).start()
+        return self
+
+    def keep(self) -> Process:
+        """From now on start it again whenever it dies, at once: what a supervisor does, without its patience."""
+        threading.Thread(target=self._keep, daemon=True).start()
         return self
 
     def _keep(self) -> None:
-        """Start it again whenever it dies, at once: what a supervisor does, without its patience."""
-        while not self._stopping.is_set():
-            if self._child is not None and self._child.poll() is not None:
-                self.keep = False
-                self.start()
-                self.keep = True
-            self._stopping.wait(0.1)
+        while not self._stopping.wait(0.1):
+            with self._starting:
+                if self.ended() and not self._stopping.is_set():
+                    self.start()
 
     @property
     def pid(self) -> int:
@@ -81,10 +88,17 @@ class Process:
     def ended(self) -> bool:
         return self._child is None or self._child.poll() is not None
 
-    def stop(self, *, signal_number: int = 15) -> None:
-        self._stopping.set()
-        if self._child is not None and self._child.poll() is None:
+    def ask_to_stop(self, signal_number: int = signal.SIGTERM) -> None:
+        """Send it the signal once; it has its time to end."""
+        with self._starting:
+            asked = self._stopping.is_set()
+            self._stopping.set()
+        if self._child is not None and not asked and not self.ended():
             self._child.send_signal(signal_number)
+
+    def stop(self, *, signal_number: int = signal.SIGTERM) -> None:
+        self.ask_to_stop(signal_number)
+        if self._child is not None:
             try:
                 self._child.wait(8)
             except subprocess.TimeoutExpired:
@@ -106,20 +120,16 @@ class Stack:
     processes: dict[str, Process] = field(default_factory=dict)
 
     def begin(self) -> None:
+        """Start everything, side by side where one does not need the other's address, and return when all are ready."""
         data = str(self.folder)
-        self.receiver = self._demo("receiver", "demo.receiver", "--port", "0", "--data", f"{data}/receiver")
-        self.model = self._demo("model", "demo.model_endpoint", "--port", "0")
         self.smtp_port = free_port()
-        self.mail = self._demo(
-            "mail",
-            "demo.mail_catcher",
-            "--smtp-port",
-            str(self.smtp_port),
-            "--http-port",
-            "0",
-            "--data",
-            f"{data}/mail",
+        self.run("receiver", "-m", "demo.receiver", "--port", "0", "--data", f"{data}/receiver")
+        self.run("model", "-m", "demo.model_endpoint", "--port", "0")
+        self.run(
+            *("mail", "-m", "demo.mail_catcher", "--smtp-port", str(self.smtp_port), "--http-port", "0"),
+            *("--data", f"{data}/mail"),
         )
+        self.receiver, self.model, self.mail = map(self._address, ("receiver", "model", "mail"))
         self.environment |= {
             "DEMO_RECEIVER_URL": self.receiver,
             "DEMO_MODEL_URL": self.model,
@@ -132,14 +142,16 @@ class Stack:
         self.run(
             "web", "-m", "uvicorn", "console.asgi:application", "--port", str(port), "--log-level", "warning"
         )
-        self.worker("worker", WORKFLOWS)
         crashes = self.folder / "crashes"
         crashes.mkdir()
-        self.worker("crashing", TEST_WORKFLOWS, keep=True, SIGNALBOX_TEST_CRASHES=str(crashes))
+        self._worker("worker", WORKFLOWS)
+        self._worker("crashing", TEST_WORKFLOWS, keep=True, SIGNALBOX_TEST_CRASHES=str(crashes))
+        for name in ("worker", "crashing"):
+            self._until_ready(name)
         wait_for("the web process", self._answers)
 
-    def _demo(self, name: str, module: str, *args: str) -> str:
-        process = self.run(name, "-m", module, *args)
+    def _address(self, name: str) -> str:
+        process = self.processes[name]
         wait_for(f"{name} to be ready", lambda: process.says("ready http"))
         return process.log.read_text().split("ready ")[1].split()[0]
 
@@ -155,26 +167,32 @@ class Stack:
             [sys.executable, *args],
             {**self.environment, **environment},
             self.folder / f"{name}.log",
-            keep=keep,
         )
-        self.processes[name] = process
-        return process.start()
+        self.processes[name] = process.start()
+        return process.keep() if keep else process
 
     def worker(
         self, name: str, workflows: tuple[str, ...], *, keep: bool = False, **environment: str
     ) -> Process:
         """One more worker that holds *workflows*; ready when it says so."""
-        process = self.run(
-            name,
-            "-m",
-            "tests.worker",
-            keep=keep,
-            **{"SIGNALBOX_WORKFLOWS": ",".join(workflows), **environment},
-        )
+        self._worker(name, workflows, keep=keep, **environment)
+        return self._until_ready(name)
+
+    def _worker(
+        self, name: str, workflows: tuple[str, ...], *, keep: bool = False, **environment: str
+    ) -> None:
+        held = {"SIGNALBOX_WORKFLOWS": ",".join(workflows)}
+        self.run(name, "-m", "tests.worker", keep=keep, **(held | environment))
+
+    def _until_ready(self, name: str) -> Process:
+        process = self.processes[name]
         wait_for(f"{name} to be ready", lambda: process.says("ready."))
         return process
 
     def end(self) -> None:
+        """All are asked at once; each has its time."""
+        for process in self.processes.values():
+            process.ask_to_stop()
         for process in reversed(self.processes.values()):
             process.stop()
 

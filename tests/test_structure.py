@@ -31,6 +31,7 @@ FORBIDDEN = [
     ("runs.views.looks_up", "from console.views import frame", LINE),
     ("runs.commands.takes_task", "from runs import tasks", RUNS),
     ("effects.receivers.looks_up", "from effects import ledger", LEDGER),
+    ("effects.catalogue.sends", "from effects import receivers", LEDGER),
     ("console.kernel.looks_up", "from console import models", CONSOLE),
     ("runs.views.executes", "from runs.execution import execute", VIEWS),
     ("runs.views.reads_engine", "from runs.engine import saver", VIEWS),

@@ -10,6 +10,10 @@ def main() -> None:
     import django
 
     django.setup()
+    work()
+
+
+def work() -> None:
     from console.celery import app, worker_queues
 
     app.worker_main(

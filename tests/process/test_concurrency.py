@@ -15,7 +15,6 @@ from django.conf import settings
 from django.db import connection
 
 from console import doorbell
-from console.models import Worker
 from effects.models import Effect, EffectAttempt
 from effects.states import Outcome
 from runs import waiting
@@ -85,7 +84,7 @@ def test_a_second_sweep_stands_by(stack: Stack, live: World) -> None:
 def test_a_worker_paused_past_its_lease_writes_nothing_more(stack: Stack, live: World) -> None:
     """SIGSTOP in the node, the lease ends, another worker finishes the run, SIGCONT: no checkpoint, effect or state."""
     sleeper = stack.worker("sleeper", ("tests.workflows.sleeper:workflow",))
-    run = begin(live, "test_sleeper", seconds=2, subject="sleeper")
+    run = begin(live, "test_sleeper", seconds=4, subject="sleeper")
     reaches(run, "running")
     wait_for("the node to begin", lambda: run.steps.filter(node="work").exists())
     os.kill(sleeper.pid, signal.SIGSTOP)
@@ -142,26 +141,10 @@ def _everything(run: Run) -> dict[str, Any]:
     }
 
 
-def test_a_flushed_broker_loses_nothing(stack: Stack, live: World) -> None:
-    """Runs queued while no worker could take them, FLUSHALL: all of them run, each once."""
-    runs = [begin(live, "test_sleeper", seconds=0, subject=f"flushed-{n}") for n in range(12)]
-    redis.Redis.from_url(settings.REDIS_URL).flushall()
-    assert {reaches(run, "queued").status for run in runs} == {"queued"}
-    heir = stack.worker("heir", ("tests.workflows.sleeper:workflow",))
-
-    for run in runs:
-        reaches(run, "completed")
-
-    assert [Execution.objects.filter(run=run).count() for run in runs] == [1] * len(runs)
-    made = Receiver(stack, live.account).effects()
-    assert len(made) == len({one["external_id"] for one in made}) == len(runs)
-    heir.stop()
-
-
 def test_a_killed_workers_run_is_taken_up_within_its_lease_and_ten_seconds(stack: Stack, live: World) -> None:
     """Whatever the broker's redelivery does: its message is taken away, so that only the sweep can find the run."""
     victim = stack.worker("victim", ("tests.workflows.sleeper:workflow",))
-    run = begin(live, "test_sleeper", seconds=2, subject="taken up")
+    run = begin(live, "test_sleeper", seconds=15, subject="taken up")
     wait_for("the node to begin", lambda: run.steps.filter(node="work").exists())
     heir = stack.worker("heir", ("tests.workflows.sleeper:workflow",))
     os.kill(victim.pid, signal.SIGKILL)
@@ -173,25 +156,6 @@ def test_a_killed_workers_run_is_taken_up_within_its_lease_and_ten_seconds(stack
     reaches(run, "completed")
 
     assert len(Receiver(stack, live.account).effects()) == 1
-    heir.stop()
-
-
-def test_a_warm_shutdown_hands_the_run_back_and_is_no_loss(stack: Stack, live: World) -> None:
-    leaving = stack.worker("leaving", ("tests.workflows.sleeper:workflow",))
-    run = begin(live, "test_sleeper", seconds=1, subject="handed back")
-    wait_for("the node to begin", lambda: run.steps.filter(node="work").exists())
-    leaving.stop(signal_number=signal.SIGTERM)
-    run.refresh_from_db()
-    assert (run.status, run.losses) == ("queued", 0)
-    assert Execution.objects.get(run=run).outcome == ExecutionOutcome.DRAINED
-    heir = stack.worker("heir", ("tests.workflows.sleeper:workflow",))
-
-    reaches(run, "completed")
-
-    assert run.losses == 0
-    assert Execution.objects.filter(run=run).count() == 2
-    assert len(Receiver(stack, live.account).requests()) == 1
-    assert Worker.objects.filter(pid=leaving.pid, stopped_at__isnull=False).exists()
     heir.stop()
 
 

@@ -50,5 +50,5 @@ def test_a_python_without_ensurepip_is_one_line(tmp_path: Path) -> None:
 def test_help_names_every_target() -> None:
     run = make("help")
     assert run.returncode == 0
-    for target in ("run", "test", "check", "reset", "css", "help"):
+    for target in ("run", "test", "battery", "model", "trials", "check", "reset", "css", "help"):
         assert f"make {target} " in run.stdout

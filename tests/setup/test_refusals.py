@@ -16,12 +16,12 @@ REFUSED = {
         "workflow no.such.module:workflow can't be imported",
     ),
     "two of one name and version": (
-        {"SIGNALBOX_WORKFLOWS": "demo.workflows.support:workflow,demo.workflows.support:workflow"},
-        "support_agent@1 stands twice",
+        {"SIGNALBOX_WORKFLOWS": "tests.workflows.slow:workflow,tests.workflows.slow:workflow"},
+        "test_slow@1 stands twice",
     ),
     "a contract that nobody has": (
-        {"SIGNALBOX_WORKFLOWS": "demo.workflows.sales_offer:workflow", "SIGNALBOX_CONTRACTS": ""},
-        "crm.create_offer",
+        {"SIGNALBOX_WORKFLOWS": "tests.workflows.slow:workflow", "SIGNALBOX_CONTRACTS": ""},
+        "test.offer_by_key",
     ),
 }
 

@@ -6,12 +6,14 @@ import os
 import socket
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from console import env, stack
 from console.folder import claimed
+from console.kernel import webhooks
 from tests.setup.processes import ROOT, working_on
 
 PORTS = stack.Ports(web=8000, receiver=1, model=2, smtp=3, mail=4)
@@ -42,7 +44,8 @@ def test_without_the_demo_nothing_of_it_is_set() -> None:
 def test_the_owners_database_reaches_the_setup_alone(tmp_path: Path) -> None:
     shared = environment({"OWNER_DATABASE_URL_FILE": "/run/owner"})
     assert stack.setup(shared).env["OWNER_DATABASE_URL"] == "owner"
-    others = [stack.web(shared, 8000), *stack.background(shared), stack.seed(shared), stack.day(shared)]
+    once = [stack.seed(shared), stack.day(shared), stack.probes(shared)]
+    others = [stack.web(shared, 8000), *stack.background(shared), *once]
     for program in [*others, *stack.demo(shared, PORTS, tmp_path)]:
         assert not [name for name in program.env if name.startswith("OWNER_DATABASE_URL")], program.name
 
@@ -57,6 +60,14 @@ def test_the_outside_world_gets_no_database_and_no_key(tmp_path: Path) -> None:
 def test_a_made_key_is_one_the_product_accepts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SIGNALBOX_KEYS", stack.new_key())
     assert list(env.keyring("SIGNALBOX_KEYS")) == ["k1"]
+
+
+def test_a_made_secret_is_one_that_webhooks_can_be_checked_with() -> None:
+    made = stack.DEMO_SECRETS["SIGNALBOX_RECEIVER_SECRET_CRM_HOOK"]
+    assert made() != made()
+    headers = webhooks.signed_headers([made()], "msg_1", datetime.now(UTC), b"{}")
+    with pytest.raises(webhooks.BadSignature):
+        webhooks.verify([made()], headers, b"{}", datetime.now(UTC))
 
 
 def test_the_greeting_names_a_login_for_each_role_and_every_address() -> None:

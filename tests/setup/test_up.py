@@ -70,76 +70,87 @@ def health(port: int) -> int:
         connection.close()
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    yield tmp_path / "data"
-    eventually(lambda: not working_on(tmp_path), 15)  # also after a failure: nothing stays behind
+class Homes:
+    """The stacks of this file. A start takes seconds, so a test that needs a running one takes the one that runs."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._stacks: dict[str, Stack] = {}
+
+    def start(self, name: str, *options: str) -> Stack:
+        """Start the stack whose data are in the folder *name*. Should it run, it is killed first."""
+        if name in self._stacks:
+            self._stacks[name].close()
+        self._stacks[name] = Stack(self.folder / name, *options)
+        return self._stacks[name]
+
+    def up(self, name: str, *options: str) -> Stack:
+        """The stack that runs in the folder *name*, started if none does."""
+        running = self._stacks.get(name)
+        return running if running and running.process.poll() is None else self.start(name, *options)
+
+    def close(self) -> None:
+        for stack in self._stacks.values():
+            stack.close()
 
 
-def test_it_answers_and_a_stop_ends_every_process_and_keeps_the_data(folder: Path) -> None:
+@pytest.fixture(scope="module")
+def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Homes]:
+    homes = Homes(tmp_path_factory.mktemp("homes"))
+    yield homes
+    homes.close()
+    eventually(lambda: not working_on(homes.folder), 15)  # also after a failure: nothing stays behind
+
+
+def test_what_dies_comes_back_while_the_rest_lives(homes: Homes) -> None:
+    stack = homes.up("one", "--no-seed")
+    port = stack.wait_ready()
+    eventually(lambda: "ready." in stack.text(), 60)  # the worker's own word
+    processes = {p.pid: p for p in psutil.Process(stack.process.pid).children(recursive=True)}
+    celery = [pid for pid, p in processes.items() if "celery" in p.cmdline()]
+    postgres = [pid for pid, p in processes.items() if p.name() == "postgres" and "-D" in p.cmdline()]
+    assert (len(celery), len(postgres)) == (1, 1)
+    for pid in (*celery, *postgres):
+        os.kill(pid, signal.SIGKILL)
+    eventually(lambda: stack.text().count("ready.") >= 2, 60)
+    eventually(lambda: "Postgres has ended; starting it again" in stack.text())
+    eventually(lambda: health(port) == 200, 15)
+    assert stack.process.poll() is None
+
+
+def test_it_answers_and_a_stop_ends_every_process_and_keeps_the_data(homes: Homes) -> None:
     kept: set[bytes] = set()
     for signum in (signal.SIGINT, signal.SIGTERM):
-        stack = Stack(folder, "--no-seed")
-        try:
-            assert health(stack.wait_ready()) == 200
-            everyone = stack.everyone()
-            assert len(everyone) > 8
-            kept.add((folder / "secrets.json").read_bytes())
-            assert (folder / "secrets.json").stat().st_mode & 0o777 == 0o600
-            began = time.monotonic()
-            os.killpg(stack.process.pid, signum)  # as the terminal does
-            assert stack.process.wait(10) == 0, stack.text()
-            assert time.monotonic() - began < 10
-            assert [pid for pid in everyone if is_alive(pid)] == []
-        finally:
-            stack.close()
+        stack = homes.up("one", "--no-seed")
+        assert health(stack.wait_ready()) == 200
+        everyone = stack.everyone()
+        assert len(everyone) > 8
+        kept.add((stack.folder / "secrets.json").read_bytes())
+        assert (stack.folder / "secrets.json").stat().st_mode & 0o777 == 0o600
+        began = time.monotonic()
+        os.killpg(stack.process.pid, signum)  # as the terminal does
+        assert stack.process.wait(10) == 0, stack.text()
+        assert time.monotonic() - began < 10
+        assert [pid for pid in everyone if is_alive(pid)] == []
     assert len(kept) == 1
 
 
-def test_what_dies_comes_back_while_the_rest_lives(folder: Path) -> None:
-    stack = Stack(folder, "--no-seed")
-    try:
-        port = stack.wait_ready()
-        eventually(lambda: "ready." in stack.text(), 60)  # the worker's own word
-        processes = {p.pid: p for p in psutil.Process(stack.process.pid).children(recursive=True)}
-        celery = [pid for pid, p in processes.items() if "celery" in p.cmdline()]
-        postgres = [pid for pid, p in processes.items() if p.name() == "postgres" and "-D" in p.cmdline()]
-        assert (len(celery), len(postgres)) == (1, 1)
-        for pid in (*celery, *postgres):
-            os.kill(pid, signal.SIGKILL)
-        eventually(lambda: stack.text().count("ready.") >= 2, 60)
-        eventually(lambda: "Postgres has ended; starting it again" in stack.text())
-        eventually(lambda: health(port) == 200, 15)
-        assert stack.process.poll() is None
-    finally:
-        stack.close()
+def test_two_stacks_side_by_side(homes: Homes) -> None:
+    # At the same moment: both may choose the same port first.
+    one, two = homes.start("one", "--no-demo"), homes.start("two", "--no-demo")
+    ports = {one.wait_ready(), two.wait_ready()}
+    assert len(ports) == 2
+    assert [health(port) for port in ports] == [200, 200]
+    assert json.loads((one.folder / "secrets.json").read_text()) != json.loads(
+        (two.folder / "secrets.json").read_text()
+    )
 
 
-def test_a_killed_supervisor_leaves_nothing_and_the_next_start_works(folder: Path) -> None:
-    stack = Stack(folder, "--no-demo")
+def test_a_killed_supervisor_leaves_nothing_and_the_next_start_works(homes: Homes) -> None:
+    stack = homes.up("two", "--no-demo")
     stack.wait_ready()
     everyone = stack.everyone()
     stack.close()
     eventually(lambda: not any(is_alive(pid) for pid in everyone), 10)
-    again = Stack(folder, "--no-demo")
-    try:
-        assert health(again.wait_ready()) == 200
-    finally:
-        again.close()
-
-
-def test_two_stacks_side_by_side(folder: Path) -> None:
-    one, two = (
-        Stack(folder, "--no-demo"),
-        Stack(folder.with_name("other"), "--no-demo"),
-    )
-    try:  # at the same moment: both may choose the same port first
-        ports = {one.wait_ready(), two.wait_ready()}
-        assert len(ports) == 2
-        assert [health(port) for port in ports] == [200, 200]
-        assert json.loads((one.folder / "secrets.json").read_text()) != json.loads(
-            (two.folder / "secrets.json").read_text()
-        )
-    finally:
-        one.close()
-        two.close()
+    again = homes.start("two", "--no-demo")
+    assert health(again.wait_ready()) == 200

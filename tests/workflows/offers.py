@@ -1,4 +1,4 @@
-"""Three effects, one of each way a receiver tells repeats: by key, by natural key, not at all.
+"""Effects of each way a receiver tells repeats: by key, by natural key, not at all; and one that is accepted first.
 
 The input names which of them to make, and where the worker is to be killed while it does.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 from langgraph.graph import END, START, StateGraph
 from typing_extensions import TypedDict
 
-from effects.ledger import Proposal
+from effects.intents import Proposal
 from runs.authoring import Workflow, perform, propose
 from tests.workflows import crashing
 
@@ -51,6 +51,8 @@ def _propose(what: str, subject: str) -> Proposal:
             description="It does not start.",
             priority="normal",
         )
+    if what == "seats":
+        return propose("test.seats", command="seats", customer_id="cus_000001", seats=40, until="2027-01-31")
     return propose(
         "test.mail",
         command="mail",
@@ -89,12 +91,12 @@ workflow = Workflow(
     input_schema={
         "type": "object",
         "properties": {
-            "makes": {"type": "array", "items": {"enum": ["offer", "ticket", "mail"]}},
+            "makes": {"type": "array", "items": {"enum": ["offer", "ticket", "mail", "seats"]}},
             "kill": {"type": "string"},
             "subject": {"type": "string"},
         },
         "required": ["makes", "kill", "subject"],
         "additionalProperties": False,
     },
-    effect_types=("test.offer_by_key", "test.ticket", "test.mail"),
+    effect_types=("test.offer_by_key", "test.ticket", "test.mail", "test.seats"),
 )
