@@ -48,7 +48,7 @@ def new_token() -> str:
 class LeverForm(forms.Form):
     """What every command's form carries."""
 
-    form_token = forms.RegexField(regex=r"\A[0-9A-Za-z-]{8,64}\Z", widget=forms.HiddenInput)
+    form_token = forms.RegexField(regex=r"\A[0-9A-Za-z-]{8,60}\Z", widget=forms.HiddenInput)
 
     @classmethod
     def token_of(cls, given: QueryDict) -> str:

@@ -43,10 +43,14 @@ PREFIXES: dict[str, str] = {
     "ord": "order",
     "sto": "stop",
     "rcy": "recovery",
+    "blk": "bulk Continue",
     "prb": "probe",
     "hook": "webhook source",
     "scan": "orphan scan",
     "wld": "would-have",
+    "prm": "permit",
+    "att": "attachment",
+    "mig": "migration",
 }
 EFFECT_PREFIX = "eff"
 

@@ -113,12 +113,26 @@ ORDER: Mapping[str, Word] = {
 """Orders: repeat, send as new, compensate. *Carried out* says what the product did, not what the receiver has."""
 
 KEY: Mapping[str, Word] = {
-    "none": Word("No key", "zap-off", "still"),
+    "none": Word("No idempotency key", "zap-off", "still"),
     "unopened": Word("Not in use yet", "circle-dashed", "wait"),
     "open": Word("Window open", "lock-open", "work"),
     "passed": Word("Window passed", "timer", "warn"),
 }
 """Whether the receiver would still know a repeat by the effect's key."""
+
+FINDING: Mapping[str, Word] = {
+    "found": Word("Found at the receiver", "circle-check", "done"),
+    "under_way": Word("Under way there", "circle-dot", "work"),
+    "failed": Word("Failed there", "octagon-x", "bad"),
+    "absent": Word("Not found", "search", "wait"),
+    "several": Word("More than one found", "shield-alert", "unsure"),
+    "mismatch": Word("Found, but differs", "shield-alert", "unsure"),
+    "unclear": Word("No clear answer", "circle-question-mark", "still"),
+    "sent": Word("Sent by the probe", "send", "work"),
+    "refused": Word("Refused, as it must be", "circle-check", "done"),
+    "not_refused": Word("Not refused", "octagon-x", "bad"),
+}
+"""What an observation found. *Not found* alone proves nothing: whether it does, the contract says."""
 
 RECOVERY: Mapping[str, Word] = {
     "running": Word("Running", "circle-play", "work"),
@@ -128,11 +142,12 @@ RECOVERY: Mapping[str, Word] = {
     "skipped": Word("Left alone", "circle-slash", "still"),
     "not_reached": Word("Not reached", "circle-pause", "warn"),
 }
-"""Recoveries and their effects. *Done* of an effect says that it was ordered or asked about, not how it ended."""
+"""Bulk acts and their items. *Done* of an item says that it was ordered, asked about or continued, not how it ended."""
 
 VERDICT: Mapping[str, Word] = {
     "deliver": Word("Delivered again", "repeat-2", "work"),
     "look": Word("Looked up first", "search", "wait"),
+    "continue": Word("Continued", "play", "work"),
     "skip": Word("Left alone", "circle-slash", "still"),
 }
 
@@ -161,6 +176,7 @@ TABLES: Mapping[str, Mapping[str, Word]] = {
     "review": REVIEW,
     "order": ORDER,
     "key": KEY,
+    "finding": FINDING,
     "recovery": RECOVERY,
     "scan": SCAN,
     "verdict": VERDICT,

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from django.contrib import messages
-from django.db.models import Count
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_POST, require_safe
 
 from console.access import Actor
+from console.bulk import REASONS, SHOWN, Counts, counts_of
 from console.kernel.errors import Forbidden, NotFound, Refusal
 from console.kernel.paging import keyset
 from console.models import Capability
 from console.pages import LeverForm, SeeOther, in_workspace, new_token
 from effects.commands import bulk_recover as commands
-from effects.forms import EffectFilter, RecoverForm, first_problem
+from effects.forms import BulkForm, EffectFilter, first_problem
 from effects.models import Recovery, RecoveryItem
 from effects.selectors import receiver_names
 from effects.states import EffectStatus, SubState, Verdict
@@ -27,8 +28,6 @@ from effects.views.addresses import is_fragment, paged
 from effects.views.section import section_of
 from effects.views.telling import titles
 
-#: Of a dry run and of a recovery so many effects are shown; all are counted.
-SHOWN = 200
 #: Filters of the log that name single ones; a recovery is for many.
 _OF_ONE = ("q", "review", "order")
 
@@ -44,20 +43,19 @@ def recover(request: HttpRequest, actor: Actor) -> HttpResponse:
 @in_workspace()
 def recover_start(request: HttpRequest, actor: Actor) -> HttpResponse:
     """Begin what the dry run showed."""
-    form = RecoverForm(request.POST)
-    token = LeverForm.token_of(request.POST)
+    form = BulkForm(request.POST, many="Effects")
+    asked = form.asked(LeverForm.token_of(request.POST))
     filters = EffectFilter(request.GET, receivers=receiver_names(actor))
-    form.is_valid()
     if not _is_readable(filters):
         return _planned(request, actor, typed=form)
     try:
         started = commands.start(
             actor,
             filters.conditions(),
-            digest=form.text("digest"),
-            reason=form.text("reason"),
-            per_minute=form.cleaned_data.get("per_minute") or 0,
-            token=token,
+            digest=asked.digest,
+            reason=asked.reason,
+            per_minute=asked.per_minute,
+            token=asked.token,
         )
     except (Forbidden, NotFound):
         raise
@@ -72,7 +70,7 @@ def _is_readable(filters: EffectFilter) -> bool:
 
 
 def _planned(
-    request: HttpRequest, actor: Actor, *, typed: RecoverForm | None = None, refusal: Refusal | None = None
+    request: HttpRequest, actor: Actor, *, typed: BulkForm | None = None, refusal: Refusal | None = None
 ) -> HttpResponse:
     filters = EffectFilter(request.GET, receivers=receiver_names(actor))
     valid = _is_readable(filters)
@@ -80,7 +78,7 @@ def _planned(
     if typed is not None and refusal is not None:
         typed.refuse(refusal)
     names = titles()
-    skipped = sorted({item.why for item in plan.items if item.verdict == Verdict.SKIP}) if plan else []
+    skipped = Counter(item.why for item in plan.items if item.verdict == Verdict.SKIP) if plan else Counter()
     context: dict[str, Any] = {
         **section_of(actor, "recoveries"),
         "filters": filters,
@@ -100,8 +98,9 @@ def _planned(
         "deliver": plan.count(Verdict.DELIVER) if plan else 0,
         "look": plan.count(Verdict.LOOK) if plan else 0,
         "skip": plan.count(Verdict.SKIP) if plan else 0,
-        "why_skipped": skipped[:4],
-        "form": typed or RecoverForm(),
+        "why_skipped": skipped.most_common(REASONS),
+        "more_reasons": max(len(skipped) - REASONS, 0),
+        "form": typed or BulkForm(many="Effects"),
         "may_recover": actor.may(Capability.REPEAT),
         "query": request.GET.urlencode(),
         "token": new_token(),
@@ -147,55 +146,6 @@ def recovery_stop(request: HttpRequest, actor: Actor, recovery_id: str) -> HttpR
         return _shown(request, actor, recovery_id, refusal=refusal)
     messages.success(request, "Stopped: no further effect is taken. What was ordered already goes on.")
     return SeeOther(reverse("recovery", args=[actor.workspace.id, recovery_id]))
-
-
-@dataclass(frozen=True)
-class Counts:
-    """How many of a recovery's effects stand where."""
-
-    waiting: int = 0
-    done: int = 0
-    skipped: int = 0
-    stopped: int = 0
-
-    @property
-    def all(self) -> int:
-        return self.waiting + self.done + self.skipped + self.stopped
-
-    @property
-    def eligible(self) -> int:
-        """Those that there was something to do about when it began."""
-        return self.all - self.skipped
-
-    @property
-    def key(self) -> list[tuple[str, int, str]]:
-        """What the bar's colours mean: those that there are."""
-        words = (
-            ("done", self.done, "ordered or asked about"),
-            ("skipped", self.skipped, "left alone"),
-            ("stopped", self.stopped, "not reached"),
-            ("waiting", self.waiting, "waiting"),
-        )
-        return [one for one in words if one[1]]
-
-    @property
-    def bar(self) -> list[dict[str, Any]]:
-        """The parts of the progress bar, in percent of all."""
-        parts, at = [], 0.0
-        for kind in ("done", "skipped", "stopped"):
-            width = 100 * getattr(self, kind) / self.all if self.all else 0.0
-            parts.append({"kind": kind, "x": at, "width": width})
-            at += width
-        return parts
-
-
-def counts_of(several: list[Recovery]) -> dict[str, Counts]:
-    """The counts of each, by its id, in one question."""
-    found: dict[str, dict[str, int]] = {one.id: {} for one in several}
-    items = RecoveryItem.objects.filter(recovery__in=several).order_by()
-    for recovery_id, state, count in items.values_list("recovery_id", "state").annotate(count=Count("id")):
-        found[recovery_id][state] = count
-    return {recovery_id: Counts(**counts) for recovery_id, counts in found.items()}
 
 
 @dataclass(frozen=True)

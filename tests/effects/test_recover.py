@@ -10,12 +10,12 @@ import pytest
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from console.kernel.errors import AlreadyDone, Forbidden, Invalid, Stale
-from console.models import AuditEvent, Membership
+from console.kernel.errors import AlreadyDone, Forbidden, Invalid, KeyReused, Stale
+from console.models import AuditEvent, BulkStatus, ItemState, Membership
 from effects import orders
 from effects.commands import bulk_recover, repeat
 from effects.models import Effect, LookRequest, Order, Recovery, RecoveryItem
-from effects.states import ItemState, RecoveryStatus, Verdict
+from effects.states import Verdict
 from tests.effects.book import Book, rows_of_all_tables
 from tests.effects.test_repeat import held, uncertain
 
@@ -85,7 +85,7 @@ def test_R5_it_delivers_looks_up_and_leaves_alone_as_it_said(book: Book) -> None
     by_look = uncertain(book, "ledger.queried_ticket", key="two")
     nobody_knows = uncertain(book, "ledger.mail", key="three")
     recovery = whole(begin(book))
-    assert recovery.status == RecoveryStatus.DONE
+    assert recovery.status == BulkStatus.DONE
     assert book.standing(never_sent) == ("completed", "")
     assert LookRequest.objects.filter(effect=by_look).count() == 1
     assert book.standing(nobody_knows) == ("pending", "uncertain")
@@ -102,7 +102,7 @@ def test_R5_each_effect_is_recovered_once_however_often_it_is_tried(book: Book) 
     recovery = begin(book)
     whole(recovery)
     # As after a sweep that was killed before it could note what it had done.
-    Recovery.objects.filter(id=recovery.id).update(status=RecoveryStatus.RUNNING, ended_at=None)
+    Recovery.objects.filter(id=recovery.id).update(status=BulkStatus.RUNNING, ended_at=None)
     RecoveryItem.objects.filter(recovery=recovery).update(state=ItemState.WAITING)
     whole(recovery)
     assert {book.standing(effect_id) for effect_id in ids} == {("completed", "")}
@@ -134,7 +134,7 @@ def test_R5_it_can_be_stopped(book: Book) -> None:
     recovery = begin(book, per_minute=6)
     turn(recovery)
     releaser = book.world.actor(book.world.releaser)
-    assert bulk_recover.stop(releaser, recovery.id).status == RecoveryStatus.STOPPED
+    assert bulk_recover.stop(releaser, recovery.id).status == BulkStatus.STOPPED
     turn(recovery)
     standing = [book.standing(effect_id) for effect_id in ids]
     assert standing.count(("completed", "")) == 1
@@ -186,7 +186,7 @@ def test_R5_the_right_is_asked_again_for_each_effect(book: Book) -> None:
     recovery = begin(book, per_minute=6)
     Membership.objects.filter(user=book.world.releaser).update(roles=["viewer"])
     turn(recovery)
-    assert Recovery.objects.get(id=recovery.id).status == RecoveryStatus.STOPPED
+    assert Recovery.objects.get(id=recovery.id).status == BulkStatus.STOPPED
     assert Order.objects.count() == 0
     assert book.witness.rx == (0, 0)
 
@@ -206,6 +206,34 @@ def test_only_a_releaser_may_start_one(book: Book, role: str) -> None:
         )
     assert Recovery.objects.count() == 0
     assert AuditEvent.objects.filter(verb="recovery.not_started").count() == 1
+
+
+def test_a_form_that_another_began_with_at_the_same_moment_is_not_theirs(
+    book: Book, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The token is looked for before anything is written; whoever wrote meanwhile is asked about again."""
+    many_held(book, 1)
+    token, found = uuid.uuid4().hex, bulk_recover.dry_run
+
+    def meanwhile(actor: Any, filters: Any) -> Any:
+        plan = found(actor, filters)
+        monkeypatch.setattr(bulk_recover, "dry_run", found)
+        Recovery.objects.create(
+            workspace=book.world.workspace,
+            by=book.world.approver,
+            filters={},
+            reason="Mine.",
+            per_minute=60,
+            token=token,
+        )
+        return plan
+
+    digest = plan(book).digest
+    monkeypatch.setattr(bulk_recover, "dry_run", meanwhile)
+    with pytest.raises(KeyReused):
+        bulk_recover.start(
+            book.world.actor(book.world.releaser), {}, digest=digest, reason="?", per_minute=60, token=token
+        )
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 from django.test import Client
@@ -14,17 +13,17 @@ from effects.commands import bulk_recover, stop_sending
 from effects.models import Effect, Order, Recovery, RecoveryItem
 from effects.states import StopScope
 from runs.models import Run
-from tests.people import World, make_world
+from tests.people import World
 from tests.views import standing
 from tests.views.asking import MAIL, OFFER, TICKET, intend, paused_run
+from tests.views.bulks import EVERYBODY, REFUSED, TOKEN, WHY, BulkPages
 from tests.views.conftest import Reads, words_of
 
 ClientOf = Callable[[User], Client]
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("contracts_that_ask")]
-EVERYBODY = ["viewer", "operator", "approver", "auditor", "releaser", "developer", "administrator"]
 OTHERS = [role for role in EVERYBODY if role != "releaser"]
-TOKEN = "f" * 32
-WHY = "crm was away from nine to ten."
+RECOVER = BulkPages(Recovery, "recover/", "recoveries/")
+path, begin, begun = RECOVER.path, RECOVER.begin, RECOVER.begun
 
 
 @pytest.fixture
@@ -46,22 +45,6 @@ def asked(acme: World, run: Run) -> Effect:
 def alone(acme: World, run: Run) -> Effect:
     """A mail that may have arrived, and nobody can be asked."""
     return standing.uncertain(intend(acme, run, "mail.send", MAIL))
-
-
-def path(world: World, rest: str = "recover/") -> str:
-    return f"/w/{world.workspace.id}/{rest}"
-
-
-def begin(client: Client, world: World, query: str = "", **typed: str) -> Any:
-    """Read the dry run, fill in its form, press its button."""
-    plan = client.get(f"{path(world)}{query}").context["plan"]
-    given = {"form_token": TOKEN, "digest": plan.digest, "per_minute": "60", "reason": WHY, **typed}
-    return client.post(f"{path(world, 'recover/start/')}{query}", given)
-
-
-def begun(world: World, client: Client, query: str = "") -> Recovery:
-    assert begin(client, world, query).status_code == 303
-    return Recovery.objects.get(workspace=world.workspace)
 
 
 # -- the dry run ---------------------------------------------------------------------------------------------------
@@ -101,6 +84,17 @@ def test_the_counts_and_the_filter_stand_on_the_button(
     assert f"{path(acme, 'recover/start/')}?receiver=crm&amp;sub_state=held" in page.content.decode()
 
 
+def test_each_reason_to_leave_alone_has_its_count(
+    acme: World, run: Run, held: Effect, alone: Effect, reads: Reads
+) -> None:
+    standing.uncertain(intend(acme, run, "mail.send", MAIL))
+    standing.in_flight(intend(acme, run, "mail.send", MAIL))
+    said = words_of(reads(acme.releaser, "recover/"))
+    assert "3 left alone" in said
+    assert "2 It needs a second person: order it on its own page." in said
+    assert "1 It is in flight: wait until this attempt has ended." in said
+
+
 def test_nothing_to_do_is_off_and_says_so(acme: World, alone: Effect, reads: Reads) -> None:
     page = reads(acme.releaser, "recover/")
     assert "Recover 0 of 1" in words_of(page)
@@ -114,7 +108,7 @@ def test_nothing_to_do_is_off_and_says_so(acme: World, alone: Effect, reads: Rea
 @pytest.mark.parametrize(
     ("query", "said"),
     [
-        ({"status": "sent"}, "Status"),
+        ({"status": "sent"}, "Status: there is no “sent” here."),
         ({"receiver": "nobody"}, "Receiver"),
         ({"q": "eff_1"}, "takes no single id"),
         ({"review": "open"}, "takes no single id"),
@@ -175,31 +169,11 @@ def test_nobody_else_is_shown_the_form_or_may(
     assert begin(client_of(acme.releaser), acme).status_code == 303
 
 
-@pytest.mark.parametrize(
-    ("typed", "status", "said"),
-    [
-        ({"reason": ""}, 422, "Say why."),
-        ({"reason": "y" * 2001}, 422, "at most 2000"),
-        ({"per_minute": "0"}, 422, "Between 1 and 600 a minute."),
-        ({"per_minute": "many"}, 422, "Enter a whole number."),
-        ({"digest": "old"}, 409, "Some of these effects have moved since you looked."),
-    ],
-)
+@pytest.mark.parametrize(("typed", "status", "said"), REFUSED)
 def test_a_refusal_says_why_and_keeps_what_was_typed(
     acme: World, held: Effect, client_of: ClientOf, typed: dict[str, str], status: int, said: str
 ) -> None:
-    page = begin(
-        client_of(acme.releaser),
-        acme,
-        "?receiver=crm",
-        **{"reason": "kept words", "per_minute": "77", **typed},
-    )
-    assert page.status_code == status
-    assert said in words_of(page)
-    kept = 'value="77"' if "reason" in typed else "kept words"
-    assert kept in page.content.decode()
-    assert "?receiver=crm" in page.content.decode()
-    assert not Recovery.objects.exists()
+    RECOVER.check_refused(client_of(acme.releaser), acme, "?receiver=crm", typed, status, said)
 
 
 def test_what_moved_since_is_refused_and_the_fresh_list_can_be_started(
@@ -250,26 +224,14 @@ def test_what_came_of_each_is_said(acme: World, held: Effect, alone: Effect, cli
 def test_it_is_stopped_once_with_a_confirmation_in_words(
     acme: World, held: Effect, asked: Effect, client_of: ClientOf
 ) -> None:
-    client = client_of(acme.releaser)
-    found = begun(acme, client)
-    here = path(acme, f"recoveries/{found.id}/")
-    said = words_of(client.get(here))
-    assert "No further effect is taken: 2 that wait stay as they are." in said
-    assert "Stop it and leave 2 as they are" in said
-    for role in OTHERS:
-        other = client_of(getattr(acme, role))
-        assert f"{here}stop/" not in other.get(here).content.decode()
-        assert other.post(f"{here}stop/", {"form_token": TOKEN}).status_code == 403
-    assert client.post(f"{here}stop/", {"form_token": TOKEN}).status_code == 303
-    found.refresh_from_db()
-    assert (found.status, found.stopped_by) == ("stopped", acme.releaser)
-    page = client.get(here)
-    assert "Not reached" in words_of(page)
-    assert "stopped by Releaser" in words_of(page)
-    again = client.post(f"{here}stop/", {"form_token": TOKEN})
-    assert again.status_code == 409
-    assert "It is stopped already." in words_of(again)
-    assert AuditEvent.objects.filter(subject=found.id, verb="recovery.stopped").count() == 1
+    clients = client_of(acme.releaser), [client_of(getattr(acme, role)) for role in OTHERS]
+    RECOVER.check_stopped_once(
+        clients,
+        acme,
+        acme.releaser,
+        "recovery.stopped",
+        "No further effect is taken: 2 that wait stay as they are.",
+    )
 
 
 def test_a_kill_switch_is_said_while_it_runs(acme: World, held: Effect, client_of: ClientOf) -> None:
@@ -284,12 +246,7 @@ def test_a_kill_switch_is_said_while_it_runs(acme: World, held: Effect, client_o
 
 def test_nobody_elses(acme: World, held: Effect, client: Client, client_of: ClientOf) -> None:
     found = begun(acme, client_of(acme.releaser))
-    other = make_world("other")
-    elsewhere, here = client_of(other.releaser), f"recoveries/{found.id}/"
-    assert elsewhere.get(path(acme, here)).status_code == 404
-    assert elsewhere.get(path(other, here)).status_code == 404
-    assert elsewhere.post(path(other, f"{here}stop/"), {"form_token": TOKEN}).status_code == 404
-    assert client.get(path(acme)).status_code == 302
+    RECOVER.check_nobody_elses(acme, found, lambda other: client_of(other.releaser), client)
 
 
 def test_empty_list_of_recoveries(acme: World, reads: Reads) -> None:
@@ -299,11 +256,7 @@ def test_empty_list_of_recoveries(acme: World, reads: Reads) -> None:
 
 def test_htmx_gets_exactly_the_part_of_the_page(acme: World, held: Effect, client_of: ClientOf) -> None:
     found = begun(acme, client_of(acme.releaser))
-    client = client_of(acme.viewer)
-    for rest in ("recover/?receiver=crm", "recoveries/", f"recoveries/{found.id}/"):
-        part = client.get(path(acme, rest), headers={"HX-Request": "true"}).content.decode().strip()
-        assert "<html" not in part
-        assert part in client.get(path(acme, rest)).content.decode()
+    RECOVER.check_fragments(client_of(acme.viewer), acme, found, "?receiver=crm")
 
 
 def test_hostile_text_is_text(acme: World, run: Run, client_of: ClientOf) -> None:
@@ -324,7 +277,7 @@ def test_more_effects_take_no_more_queries(
     for n in range(2):
         standing.held(intend(acme, run, "test.offer", OFFER))
         client.get(path(acme))
-        with django_assert_num_queries(14):
+        with django_assert_num_queries(15):
             client.get(path(acme))
         assert begin(client, acme, form_token=str(n) * 32).status_code == 303
         found = Recovery.objects.filter(workspace=acme.workspace).latest("at")
