@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import re
 from datetime import date
+from functools import partial
 
-from effects.contracts import Asking, EffectContract, Fact
+from effects.contracts import Asking, EffectContract, Fact, Payload
 from effects.states import Dedup, Reversibility
 from effects.wires import HttpListing, HttpWire
 
@@ -30,6 +31,7 @@ FACTS = (
         _CHECKED,
     ),
     Fact("The list holds pull requests too.", _ISSUES, _CHECKED),
+    Fact("Creating an issue notifies people.", _ISSUES, _CHECKED),
     Fact(
         "Nothing says how soon a new issue is listed: not finding it proves nothing.",
         _ISSUES,
@@ -44,6 +46,14 @@ FACTS = (
 )
 
 
+def _harmless(repository: str, text: str) -> Payload:
+    return {
+        "repository": repository,
+        "title": f"A probe, to be ignored: {text}",
+        "body": "Nothing is to be done about this issue. It can be closed.",
+    }
+
+
 def create_issue(
     owner: str,
     repository: str,
@@ -52,8 +62,12 @@ def create_issue(
     type: str = "github.create_issue",
     receiver: str = RECEIVER,
     asking: Asking | None = None,
+    for_probes: bool = False,
 ) -> EffectContract:
     """Open an issue in this repository. *creator*: the account that the token belongs to; then only its issues are read.
+
+    *for_probes*: nobody is disturbed by an issue in it, so that a probe may leave some there. An issue is harmless
+    nowhere else: whoever watches the repository has mail of it.
 
     Raises ValueError for a name that GitHub could not have.
     """
@@ -102,5 +116,6 @@ def create_issue(
         asking=asking,
         summary=lambda payload: str(payload["title"]),
         double=lambda payload: {"number": 0, "title": payload["title"]},
+        harmless=partial(_harmless, f"{owner}/{repository}") if for_probes else None,
         facts=FACTS,
     )

@@ -13,7 +13,7 @@ from typing import Any
 
 from effects.contracts import EffectContract, Fact
 from effects.states import Dedup
-from effects.wires import HttpLookUp, HttpWire
+from effects.wires import HttpLookUp, HttpPreview, HttpWire
 
 _CHECKED = date(2026, 12, 1)
 _HTTP = "https://www.rfc-editor.org/rfc/rfc9110"
@@ -32,6 +32,7 @@ UPSERT_FACTS = (
         f"{_HTTP}#section-9.2.2",
         _CHECKED,
     ),
+    Fact("A GET there gives what it is now.", f"{_HTTP}#section-9.3.1", _CHECKED),
     Fact(
         "It replaces what others wrote there meanwhile, too: so it is sent again only after a look.",
         f"{_HTTP}#section-9.3.4",
@@ -102,7 +103,10 @@ def upsert(
     facts: tuple[Fact, ...] = (),
     **more: Any,
 ) -> EffectContract:
-    """Write a record at *path*, which holds ``{effect_id}``, whether or not there is one."""
+    """Write a record at *path*, which holds ``{effect_id}``, whether or not there is one.
+
+    Who decides sees what is there now: the address is the record's own.
+    """
     return _at_address(
         path,
         echoes,
@@ -120,6 +124,8 @@ def upsert(
 
 
 def _at_address(path: str, echoes: tuple[str, ...], *, create_only: bool, **contract: Any) -> EffectContract:
+    if not create_only:
+        contract.setdefault("preview", HttpPreview(replaces=True))
     return EffectContract(
         wire=HttpWire(
             method="PUT",
@@ -166,6 +172,7 @@ def salesforce_upsert(
             exists=frozenset({300, 409}),
             look_up=HttpLookUp(matches=field, reference="Id"),
         ),
+        preview=HttpPreview(),
         recipient=recipient,
         schema=schema,
         dedup=Dedup.NATURAL,

@@ -70,12 +70,29 @@ _REFUNDS = (
         "https://docs.stripe.com/api/refunds/object",
         _CHECKED,
     ),
+    Fact(
+        "A refund that fails comes back to the account's balance, also after it succeeded; the customer has to be paid "
+        "in another way.",
+        "https://docs.stripe.com/refunds#failed-refunds",
+        _CHECKED,
+    ),
+    Fact(
+        "Only a refund that requires_action can be canceled.",
+        "https://docs.stripe.com/api/refunds/cancel",
+        _CHECKED,
+    ),
 )
 _PAYMENTS = (
     Fact(
         "A payment that is confirmed as it is created may come back as requires_action or processing; it is final "
         "when it has succeeded.",
         "https://docs.stripe.com/api/payment_intents/confirm",
+        _CHECKED,
+    ),
+    Fact(
+        "A payment that is canceled takes no further attempts, and that can't be undone. One whose attempt failed is "
+        "requires_payment_method again, and may be tried again: that is not final.",
+        "https://docs.stripe.com/payments/paymentintents/lifecycle",
         _CHECKED,
     ),
 )
@@ -195,7 +212,9 @@ create_payment = EffectContract(
         "payment_intents",
         always={"confirm": True, "off_session": True},
         echoes=("customer", "amount", "currency"),
-        progress=Progress("status", frozenset({"succeeded"})),
+        progress=Progress(
+            "status", frozenset({"succeeded"}), frozenset({"canceled"}), reason="cancellation_reason"
+        ),
     ),
     recipient="customer",
     customer="customer",
@@ -221,7 +240,9 @@ refund = EffectContract(
     wire=_wire(
         "refunds",
         echoes=("payment_intent", "amount"),
-        progress=Progress("status", frozenset({"succeeded"})),
+        progress=Progress(
+            "status", frozenset({"succeeded"}), frozenset({"failed", "canceled"}), reason="failure_reason"
+        ),
     ),
     recipient="payment_intent",
     reversibility=Reversibility.IRREVERSIBLE,

@@ -37,6 +37,11 @@ FACTS = (
         _CHECKED,
     ),
     Fact(
+        "A comment whose public is false is an internal note.",
+        "https://developer.zendesk.com/api-reference/ticketing/tickets/ticket_comments/",
+        _CHECKED,
+    ),
+    Fact(
         "It may take a few minutes until a new ticket is indexed for search, which is why search is not used.",
         "https://developer.zendesk.com/api-reference/ticketing/ticket-management/search/",
         _CHECKED,
@@ -117,6 +122,14 @@ create_ticket = EffectContract(
     deadline=20,
     creates=True,
     summary=lambda payload: str(payload["subject"]),
+    # An internal note, of a requester whom no mail can reach (RFC 2606).
+    harmless=lambda text: {
+        "subject": f"A probe, to be ignored: {text}",
+        "comment": {"body": "Nothing is to be done about this ticket. It can be solved.", "public": False},
+        "requester": {"name": "Signalbox probe", "email": "probe@example.com"},
+        "priority": "low",
+        "tags": ["signalbox_probe"],
+    },
     double=lambda payload: {"id": 1, **payload},
     facts=FACTS,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -31,11 +32,14 @@ __all__ = [
     "list_page",
     "look_up",
     "made_by",
+    "preview",
     "read_hook",
 ]
 
 #: A part shorter than this, an account's name perhaps, is no secret by itself.
 SHORTEST_SECRET = 4
+#: A person waits for a preview, and decides without it when the receiver does not answer in this time, in seconds.
+PREVIEW_WITHIN = 3.0
 
 
 def deliver(contract: EffectContract, effect: Effect, request: bytes, *, send_by: float) -> Answer:
@@ -103,6 +107,31 @@ def look_up(contract: EffectContract, effect: Effect, revision: EffectRevision, 
             key=effect.key,
             since=(effect.first_sent_at or effect.created_at) - SKEW,
         )
+    return finding.fit_to_keep(_hidden(contract, effect, secret))
+
+
+def preview(contract: EffectContract, effect: Effect, payload: Mapping[str, Any], request: bytes) -> Finding:
+    """What the effect's receiver has now of what *request*, made of *payload*, would change. See effects.commands.preview.
+
+    Found with the record as its body, absent, or unclear with the reason; within PREVIEW_WITHIN seconds.
+    """
+    wire = contract.wire
+    if not isinstance(wire, HttpWire) or contract.preview is None:
+        return Finding("unclear", sentence="This type has no preview.")
+    try:
+        secret = secret_named(effect.receiver.secret_name)
+    except SecretMissing as missing:
+        return Finding("unclear", sentence=f"{missing}.")
+    finding = looking.preview(
+        contract,
+        wire,
+        contract.preview,
+        Place(effect.receiver.base_url, effect.receiver.hosts, secret),
+        request=request,
+        payload=payload,
+        key=effect.key,
+        within=PREVIEW_WITHIN,
+    )
     return finding.fit_to_keep(_hidden(contract, effect, secret))
 
 

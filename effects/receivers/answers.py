@@ -43,6 +43,7 @@ class Finding:
     """What a receiver says later, asked or not: found, under_way, failed, absent, several, mismatch or unclear.
 
     *absent* proves nothing by itself. *failed* is the receiver's own final answer: it has the command, nothing exists.
+    *retry_after*: the seconds for which it wants not to be asked again.
     """
 
     found: str
@@ -50,6 +51,7 @@ class Finding:
     body: Any = None
     sentence: str = ""
     detail: dict[str, Any] = field(default_factory=dict)
+    retry_after: float | None = None
 
     def fit_to_keep(self, hidden: Iterable[str]) -> Finding:
         return replace(self, sentence=fit_to_keep(self.sentence, hidden))

@@ -17,6 +17,7 @@ from effects.receivers.reading import (
     error_code,
     excerpt,
     limit_resets,
+    location_of,
     parsed,
     reference_of,
     retry_after,
@@ -62,9 +63,17 @@ def deliver(
         # Whatever it was: before the first byte nothing was sent, after it nobody knows.
         if not deadline.sent:
             return Answer(Outcome.NOT_SENT, problem=f"The receiver could not be reached: {error}")
-        return Answer(Outcome.UNKNOWN, problem=f"No usable answer came: {type(error).__name__}: {error}")
+        return Answer(Outcome.UNKNOWN, problem=f"No usable answer came: {_in_words(error)}")
     answer = _classify(contract, wire, stored["echoes"], key, status, answered, body)
+    if answer.outcome == Outcome.ACCEPTED and wire.polls_location:
+        answer = replace(answer, reference=location_of(answered, base_url, stored["path"]))
     return replace(answer, said_at=date_of(answered))
+
+
+def _in_words(error: Exception) -> str:
+    """What it says first, its class for whoever looks it up; some say nothing, and then the class is all there is."""
+    said, name = str(error).rstrip("."), type(error).__name__
+    return f"{said} ({name})" if said else name
 
 
 def _classify(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -14,9 +14,9 @@ from effects.contracts import EffectContract
 from effects.receivers.answers import Finding, fit_to_keep
 from effects.receivers.commands import of_command, of_object
 from effects.receivers.exchange import check_scheme, credentials, exchange
-from effects.receivers.reading import excerpt, keys_of, parsed, reference_of
+from effects.receivers.reading import excerpt, keys_of, parsed, reference_of, retry_after
 from effects.receivers.wire import Deadline, Refused
-from effects.wires import HttpListing, HttpLookUp, HttpWire, at
+from effects.wires import KEY_FIELD, LOCATION, HttpListing, HttpLookUp, HttpPreview, HttpWire, at
 
 #: More pages are not read in one look: the list counts as cut.
 PAGES_OF_A_LOOK = 20
@@ -43,10 +43,14 @@ class Listed:
 
 @dataclass(frozen=True)
 class Listing:
-    """What a receiver listed. *cut* says, in words, why it may have more; empty when this is all of it."""
+    """What a receiver listed. *cut* says, in words, why it may have more; empty when this is all of it.
+
+    *retry_after*: for how many seconds it does not want to be asked, where that is why.
+    """
 
     objects: tuple[Listed, ...]
     cut: str = ""
+    retry_after: float | None = None
 
     def fit_to_keep(self, hidden: Iterable[str]) -> Listing:
         return replace(self, cut=fit_to_keep(self.cut, hidden))
@@ -67,6 +71,10 @@ class Page:
 class _Unread(Exception):
     """A page that can't be read. The message says why, for a person."""
 
+    def __init__(self, why: str, retry_after: float | None = None) -> None:
+        super().__init__(why)
+        self.retry_after = retry_after
+
 
 def look_up(
     contract: EffectContract, wire: HttpWire, place: Place, *, request: bytes, key: str, since: datetime
@@ -81,7 +89,8 @@ def look_up(
         exact = [one.object for one in listing.objects if one.keys == (key,)]
         shared = any(key in one.keys for one in listing.objects if len(one.keys) > 1)
         cut = "An object bears this id and others' beside it." if shared else listing.cut
-        return _finding(contract, wire, sent, key, exact, cut=cut)
+        finding = _finding(contract, wire, sent, key, exact, cut=cut)
+        return replace(finding, retry_after=listing.retry_after)
     path = wire.look_up.path.format_map({"key": quote(key, safe=""), "effect_id": quote(key, safe="")})
     return _asked(contract, wire, wire.look_up, place, path or stored["path"], sent, key)
 
@@ -96,13 +105,60 @@ def poll(
     key: str,
     reference: str,
 ) -> Finding:
-    """Ask how far an accepted command is, by its *key* or by the *reference* with which it was accepted."""
+    """Ask how far an accepted command is: by its *key*, or by the *reference* with which it was accepted.
+
+    That is the receiver's number of the command, or the address that it gave to ask at.
+    """
     if "{reference}" in asked.path and not reference.strip("."):
         return Finding("unclear", sentence="The receiver accepted it without a number to ask by.")
+    if LOCATION in asked.path and not reference.startswith("/"):
+        return Finding("unclear", sentence="The receiver accepted it without an address to ask at.")
     by_key = quote(key, safe="")
-    path = asked.path.format_map({"key": by_key, "effect_id": by_key, "reference": quote(reference, safe="")})
+    path = asked.path.format_map(
+        {"key": by_key, "effect_id": by_key, "reference": quote(reference, safe=""), "location": reference}
+    )
     stored = json.loads(request)
     return _asked(contract, wire, asked, place, path or stored["path"], stored["echoes"], key)
+
+
+def preview(
+    contract: EffectContract,
+    wire: HttpWire,
+    asked: HttpPreview,
+    place: Place,
+    *,
+    request: bytes,
+    payload: Mapping[str, Any],
+    key: str,
+    within: float,
+) -> Finding:
+    """What is there now of what *request* would change: found with the record as its body, absent, or unclear."""
+    fields = {
+        name: quote(str(value), safe="")
+        for name, value in payload.items()
+        if isinstance(value, (str, int)) and str(value).strip(".")
+    }
+    try:
+        path = asked.path.format_map({**fields, KEY_FIELD: quote(key, safe="")})
+    except KeyError as missing:
+        return Finding("unclear", sentence=f"The payload's {missing.args[0]} does not say where to look.")
+    deadline = Deadline(min(within, contract.deadline))
+    try:
+        url = place.base_url.rstrip("/") + (path or json.loads(request)["path"])
+        status, _, body = _get(wire, place, url, deadline)
+    except Refused as refused:
+        return Finding("unclear", sentence=f"{refused}.")
+    except Exception as error:
+        return Finding(
+            "unclear", sentence=f"The receiver gave no usable answer in time: {type(error).__name__}."
+        )
+    if status == 404:
+        return Finding("absent", sentence="The receiver has nothing there.")
+    answer = parsed(body)
+    record = at(answer, asked.object) if asked.object else answer
+    if not 200 <= status < 300 or not isinstance(record, dict):
+        return Finding("unclear", sentence=f"The receiver answered {status}, which shows no record.")
+    return Finding("found", body=record)
 
 
 def _asked(
@@ -116,11 +172,24 @@ def _asked(
 ) -> Finding:
     deadline = Deadline(contract.deadline)
     try:
-        status, _, body = _get(wire, place, place.base_url.rstrip("/") + path, deadline)
+        status, headers, body = _get(wire, place, place.base_url.rstrip("/") + path, deadline)
     except Refused as refused:
         return Finding("unclear", sentence=f"{refused}.")
     except Exception as error:
         return Finding("unclear", sentence=f"The receiver did not answer: {type(error).__name__}")
+    finding = _read(contract, wire, asked, sent, key, status, body)
+    return replace(finding, retry_after=retry_after(headers))
+
+
+def _read(
+    contract: EffectContract,
+    wire: HttpWire,
+    asked: HttpLookUp,
+    sent: dict[str, Any],
+    key: str,
+    status: int,
+    body: bytes,
+) -> Finding:
     if status == 404 and not asked.items:
         return Finding("absent", sentence="The receiver has no record of it.")
     answer = parsed(body)
@@ -204,7 +273,7 @@ def list_since(
         for page in _pages(wire, listing, place, since, pages, Deadline(within or contract.deadline)):
             found += [_listed(wire, listing, one) for one in page]
     except _Unread as unread:
-        return Listing(tuple(found), str(unread))
+        return Listing(tuple(found), str(unread), unread.retry_after)
     return Listing(tuple(found))
 
 
@@ -291,7 +360,7 @@ def _page(wire: HttpWire, place: Place, url: str, deadline: Deadline) -> tuple[A
         raise _Unread(f"The receiver did not answer: {type(error).__name__}") from error
     answer = parsed(body)
     if not 200 <= status < 300 or answer is None:
-        raise _Unread(f"The receiver answered {status}: {excerpt(body)}")
+        raise _Unread(f"The receiver answered {status}: {excerpt(body)}", retry_after(headers))
     return answer, headers
 
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
+from urllib.parse import urldefrag, urljoin
 
 from console.kernel.masking import is_masked, mask
 from effects.contracts import EffectContract
@@ -46,6 +47,23 @@ def retry_after(headers: dict[str, str]) -> float | None:
             return None
         seconds = (when - datetime.now(UTC)).total_seconds() if when.tzinfo else -1.0
     return seconds if math.isfinite(seconds) and seconds >= 0 else None
+
+
+def location_of(headers: dict[str, str], base_url: str, path: str) -> str:
+    """Where the answer to a request at *path* says that more is to be learned (RFC 9110, 10.2.2), below *base_url*.
+
+    Empty where it says nothing, or names an address elsewhere: the secret goes with each question, and is not carried
+    to wherever an answer points.
+    """
+    base = base_url.rstrip("/")
+    named = headers.get("location", "")
+    try:
+        whole = urldefrag(urljoin(f"{base}{path}", named)).url if named else ""
+    except ValueError:
+        return ""
+    below = whole.removeprefix(base)
+    kept = below != whole and below.startswith("/") and below.isprintable() and " " not in below
+    return below if kept and len(below) <= LONGEST_REFERENCE else ""
 
 
 def limit_resets(headers: dict[str, str]) -> float | None:

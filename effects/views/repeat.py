@@ -16,6 +16,7 @@ from console.kernel.errors import Forbidden, Invalid, NotFound, Refusal, Stale
 from console.models import Capability
 from console.pages import LeverForm, SeeOther, in_workspace
 from effects.commands import repeat as commands
+from effects.commands.preview import preview_of
 from effects.forms import OrderForm
 from effects.models import Effect, Order
 from effects.offers import Offer, offers
@@ -23,6 +24,7 @@ from effects.selectors import effect_seen_by
 from effects.states import OrderKind, OrderStatus
 from effects.views.acts import acts_of, asking_of, mark_of
 from effects.views.addresses import is_fragment
+from effects.views.comparison import Comparison, comparison_of
 from effects.views.orders import links_of, orders_of
 from effects.views.payload import Cell, Sheet
 from effects.views.record import record_of
@@ -38,6 +40,19 @@ _COMMANDS: dict[OrderKind, Callable[..., Order]] = {
 def repeat(request: HttpRequest, actor: Actor, effect_id: str) -> HttpResponse:
     """What is known of it, and what each act would do. Whoever sees the effect sees this; a releaser may act."""
     return _shown(request, actor, effect_seen_by(actor, effect_id))
+
+
+@require_POST
+@in_workspace(Capability.EVIDENCE)
+def preview(request: HttpRequest, actor: Actor, effect_id: str) -> HttpResponse:
+    """What its receiver has now, against what would be sent, masked. The receiver is asked now; nothing is sent."""
+    found = effect_seen_by(actor, effect_id)
+    seen = Comparison(
+        reverse("effect_preview", args=[actor.workspace.id, found.id]), found, preview_of(found)
+    )
+    if is_fragment(request):
+        return render(request, "effects/_preview.html", {"comparison": seen})
+    return _shown(request, actor, found, comparison=seen)
 
 
 @require_POST
@@ -119,20 +134,24 @@ def _shown(
     tried: OrderKind | None = None,
     typed: OrderForm | None = None,
     refusal: Refusal | None = None,
+    comparison: Comparison | None = None,
 ) -> HttpResponse:
     if typed is not None and refusal is not None:
         typed.refuse(refusal)
     record = record_of(effect)
+    orders = orders_of(effect, actor)
     context: dict[str, Any] = {
         "nav": "effects",
         **record,
         "gist": _gist(record["sheet"], effect),
         "acts": acts_of(effect, actor, tried=tried, typed=typed),
         "asking": asking_of(effect, actor),
-        "orders": orders_of(effect, actor),
+        "orders": orders,
+        "under_way": any(row.is_open for row in orders),
         "links": links_of(effect),
         "refusal": refusal,
         "tried": tried,
+        "comparison": comparison or comparison_of(effect, actor),
     }
     template = "effects/_repeat.html" if is_fragment(request) else "effects/repeat.html"
     return render(request, template, context, status=refusal.status if refusal else 200)

@@ -30,6 +30,8 @@ class StripeFront:
     under_way: set[str] = field(default_factory=set)
     #: What the next endpoints that begin to work answer instead of doing anything.
     failing: list[Reply] = field(default_factory=list)
+    #: What its objects say otherwise than localstripe's, where nothing ever stays open or fails.
+    says: dict[str, Any] = field(default_factory=dict)
     #: Pages no longer than this, so that a test needs few objects.
     longest_page: int = 100
 
@@ -62,7 +64,7 @@ class StripeFront:
     def _passed_on(self, seen: Seen) -> Reply:
         answer = self._ask(seen.method, seen.path, seen)
         if answer.status_code < 300:
-            return Reply(answer.status_code, answer.json())
+            return Reply(answer.status_code, answer.json() | self.says)
         return error(answer.status_code, "invalid_request_error", answer.text)
 
     def _read(self, seen: Seen) -> Reply:
@@ -75,7 +77,7 @@ class StripeFront:
         found = [one for one in reversed(answer.json()["data"]) if one["created"] >= since]
         ids = [one["id"] for one in found]
         start = ids.index(after) + 1 if after else 0
-        page = found[start : start + size]
+        page = [one | self.says for one in found[start : start + size]]
         return Reply(
             200, {"object": "list", "data": page, "has_more": start + size < len(found), "url": seen.path}
         )

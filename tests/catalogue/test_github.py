@@ -197,6 +197,15 @@ def test_a_name_that_would_lead_elsewhere_is_refused(name: str) -> None:
         github.create_issue(name, "ops")
 
 
+def test_a_probe_may_leave_issues_only_where_that_is_said() -> None:
+    """An issue notifies whoever watches the repository: harmless is only one that somebody has set apart."""
+    assert github.create_issue("harbor-pine", "ops").harmless is None
+    apart = github.create_issue("harbor-pine", "probes", for_probes=True)
+    assert apart.harmless
+    one = apart.validated(apart.harmless("probe-1"))
+    assert (one["repository"], "probe-1" in one["title"]) == ("harbor-pine/probes", True)
+
+
 def test_marks_are_read_as_they_are_written() -> None:
     assert marks(marked("text", "eff_1")) == ["eff_1"]
     assert marks("") == marks("<!-- signalbox-effect: -->") == []

@@ -304,6 +304,44 @@ def test_a_payment_that_is_not_final_yet_is_only_accepted(
     assert "The receiver says status is 'processing', which is not final" in desk.said(effect_id)[0]
 
 
+@pytest.mark.parametrize(
+    "says", [{"status": "failed", "failure_reason": "expired_or_canceled_card"}, {"status": "canceled"}]
+)
+def test_a_refund_that_fails_in_the_end_is_no_refund(
+    desk: Desk, stripe: LocalServer, front: StripeFront, payer: dict[str, str], says: dict[str, str]
+) -> None:
+    payment = pay(desk, payer, 4200)
+    front.says = {"status": "pending"}
+    refund = desk.propose(
+        "stripe.refund", payment_intent=desk.effect(payment).provider_reference, amount=1200
+    )
+    grant(desk, refund)
+    desk.perform(refund)
+    assert desk.standing(refund) == ("accepted", "")
+
+    front.says = says
+    assert desk.look(refund) == "failed"
+
+    assert desk.standing(refund) == ("failed", "refused")
+    assert "has failed" in desk.effect(refund).problem
+    assert says.get("failure_reason", "") in desk.effect(refund).problem
+
+
+def test_a_payment_that_was_canceled_is_none_and_one_that_may_be_tried_again_is_open(
+    desk: Desk, stripe: LocalServer, front: StripeFront, payer: dict[str, str]
+) -> None:
+    front.says = {"status": "processing"}
+    effect_id = pay(desk, payer, 4200)
+    front.says = {"status": "requires_payment_method"}
+    assert desk.look(effect_id) == "under_way"
+    assert desk.standing(effect_id) == ("accepted", "")
+
+    front.says = {"status": "canceled", "cancellation_reason": "abandoned"}
+    assert desk.look(effect_id) == "failed"
+    assert desk.standing(effect_id) == ("failed", "refused")
+    assert "abandoned" in desk.effect(effect_id).problem
+
+
 def test_what_was_made_can_be_listed_for_an_orphan_scan(
     desk: Desk, stripe: LocalServer, front: StripeFront, ask: Callable[..., Any]
 ) -> None:

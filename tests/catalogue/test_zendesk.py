@@ -110,6 +110,16 @@ def test_a_ticket_goes_out_in_its_envelope_under_the_agents_token(
     assert (effect.status, effect.provider_reference) == ("completed", "35436")
 
 
+def test_a_probe_writes_to_nobody() -> None:
+    """Its ticket is an internal note of a requester at a domain that is nobody's (RFC 2606)."""
+    promise = contract("zendesk.create_ticket")
+    assert promise.harmless
+    probe = promise.validated(promise.harmless("probe-1"))
+    assert probe["comment"]["public"] is False
+    assert probe["requester"]["email"].endswith("@example.com")
+    assert "probe-1" in probe["subject"]
+
+
 def test_what_is_protected_is_not_shown(desk: Desk, zendesk: LocalServer) -> None:
     effect_id = desk.send("zendesk.create_ticket", **TICKET)
     revision = EffectRevision.objects.get(effect_id=effect_id)
