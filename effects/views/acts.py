@@ -17,7 +17,7 @@ from effects.forms import OrderForm
 from effects.models import Approval, Effect, LookRequest
 from effects.offers import Offer, offers
 from effects.selectors import inbox
-from effects.states import OrderKind
+from effects.states import EffectStatus, OrderKind, SubState
 from effects.views.telling import object_of, promise_of
 
 #: Longer recipients are cut on a button; the page says them whole.
@@ -121,8 +121,13 @@ class Levers:
 def levers_of(effect: Effect, actor: Actor) -> Levers:
     offered = offers(effect, actor)
     again, new = offered[OrderKind.DELIVER_AGAIN], offered[OrderKind.SEND_AS_NEW]
+    # Of what is settled only a new effect may go: what forbids that is the reason, not that the first one can't.
+    settled = effect.status == EffectStatus.COMPLETED or effect.sub_state in (
+        SubState.REJECTED,
+        SubState.CANCELLED,
+    )
     return Levers(
-        repeat="" if again.offered or new.offered else again.reason,
+        repeat="" if again.offered or new.offered else (new if settled else again).reason,
         compensate=offered[OrderKind.COMPENSATE].reason,
         asking=asking_of(effect, actor),
         decide=inbox(actor).filter(Q(effect=effect) | Q(order__effect=effect)).first(),

@@ -138,6 +138,12 @@ def _promises(promise: EffectContract) -> list[tuple[str, str]]:
             else f"Later: accepted first, expected within {in_words(promise.final_within)}.",
         ),
         ("Approval", _approval(promise)),
+        (
+            "Preview",
+            "Who decides sees what the receiver has now, against what would be sent."
+            if promise.preview
+            else "None: what the receiver has now is not shown to who decides.",
+        ),
         ("Protected fields", ", ".join(promise.mask) or "None."),
         (
             "Compensation",

@@ -46,18 +46,21 @@ def record_of(effect: Effect) -> dict[str, Any]:
     attempts = list(effect.attempts.order_by("n"))
     observations = list(effect.observations.order_by("at", "id"))
     reviews = list(effect.reviews.order_by("opened_at"))
+    in_review = any(review.closed_at is None for review in reviews)
+    key = key_window(effect, timezone.now())
+    unproven = _unprobed(effect)
     return {
         "effect": effect,
         "command": effect.command,
         "promise": promise,
         "title": promise.title if promise else effect.effect_type,
         "drifted": promise is not None and promise.version != effect.contract_version,
-        "standing": standing(effect),
+        "standing": standing(effect, may_repeat=key.state == "open" and not unproven, in_review=in_review),
         "risk": risk(effect),
         "dedup": dedup_method(effect),
-        "key": key_window(effect, timezone.now()),
+        "key": key,
         "of_probe": effect.run_id.startswith(PROBE_RUN),
-        "unprobed": _unprobed(effect),
+        "unprobed": unproven,
         "revisions": _revisions(revisions),
         "sheet": _current(effect, revisions),
         "attempts": attempts,
@@ -65,7 +68,7 @@ def record_of(effect: Effect) -> dict[str, Any]:
         "observations": [Seen(row, learned_by(row.kind)) for row in observations],
         "last_answer": last_answer(attempts, observations),
         "reviews": reviews,
-        "in_review": any(review.closed_at is None for review in reviews),
+        "in_review": in_review,
         "approvals": _approvals(effect),
     }
 

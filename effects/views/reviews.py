@@ -26,7 +26,7 @@ from effects.commands.scan_orphans import scan_orphans
 from effects.forms import DeclineForm, ReviewFilter, ScanForm, SettleForm, first_problem
 from effects.models import OrphanScan, Review
 from effects.selectors import receiver_names, reviews_seen_by
-from effects.states import ReviewOutcome, ReviewReason
+from effects.states import OVERRIDABLE, EffectStatus, ReviewOutcome, ReviewReason, SubState
 from effects.views.acts import Asking, asking_of
 from effects.views.addresses import is_fragment, paged
 from effects.views.record import record_of
@@ -160,6 +160,8 @@ def whose_turn(found: Review, actor: Actor) -> str:
     """Who has to do something about it now, as *actor* reads it; nobody once it is closed."""
     if found.closed_at is not None:
         return ""
+    if found.effect is not None and found.effect.sub_state == SubState.IN_FLIGHT:
+        return "Nobody, while it is in flight"
     if found.proposed_at is None:
         return "You" if actor.may(Capability.REPEAT) else "A releaser"
     return "A second person" if _second(actor, found) else "You, as the second person"
@@ -340,11 +342,18 @@ def _shown(
         "token": new_token(),
         "refusal": refusal,
         "references": references_of(found),
+        "found_since": _found_since(found),
         "asking": _asking(actor, found),
         **(record_of(effect) if effect else {}),
     }
     template = "reviews/_review.html" if is_fragment(request) else "reviews/review.html"
     return render(request, template, context, status=refusal.status if refusal else 200)
+
+
+def _found_since(found: Review) -> bool:
+    """It was asked because nobody knew, and somebody knows now: the receiver has it."""
+    done = found.effect is not None and found.effect.status == EffectStatus.COMPLETED
+    return done and found.closed_at is None and found.reason in OVERRIDABLE
 
 
 def _asking(actor: Actor, found: Review) -> Asking | None:
@@ -397,9 +406,13 @@ def _second(actor: Actor, found: Review) -> str:
 
 
 def references_of(found: Review) -> list[str]:
-    """The receiver's own numbers of what it has, as the newest look that found several said them."""
-    if found.effect is None or found.reason != ReviewReason.DUPLICATE_FOUND:
-        return [found.provider_object] if found.provider_object else []
-    several = found.effect.observations.filter(found="several").order_by("-at", "-id").first()
-    named = several.detail.get("references", []) if several else []
-    return [str(one) for one in named] if isinstance(named, list) else []
+    """The receiver's own numbers of what it has there, as the newest finding that the review is about said them."""
+    effect = found.effect
+    if effect is not None and found.reason == ReviewReason.DUPLICATE_FOUND:
+        several = effect.observations.filter(found="several").order_by("-at", "-id").first()
+        named = several.detail.get("references", []) if several else []
+        return [str(one) for one in named] if isinstance(named, list) else []
+    if effect is not None and found.reason in (ReviewReason.MISMATCH, ReviewReason.CONTRADICTION):
+        named_last = effect.observations.exclude(provider_reference="").order_by("-at", "-id").first()
+        return [named_last.provider_reference] if named_last else []
+    return [found.provider_object] if found.provider_object else []

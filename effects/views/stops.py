@@ -67,7 +67,10 @@ def stop_set(request: HttpRequest, actor: Actor) -> HttpResponse:
         raise
     except Refusal as refusal:
         return _shown(request, actor, typed=form, refusal=refusal)
-    messages.success(request, f"Nothing further is sent: {stop}. What is in flight finishes and is recorded.")
+    messages.success(
+        request,
+        f"Stopped: {stop}. Nothing further is sent of it; what is in flight finishes and is recorded.",
+    )
     return SeeOther(reverse("stops", args=[actor.workspace.id]))
 
 

@@ -48,8 +48,12 @@ def learned_by(kind: str) -> str:
     }.get(kind, kind.replace("_", " ").capitalize())
 
 
-def standing(effect: Effect) -> str:
-    """Where the effect stands, as one or two plain sentences about the outside world."""
+def standing(effect: Effect, *, may_repeat: bool = False, in_review: bool = False) -> str:
+    """Where the effect stands, as one or two plain sentences about the outside world.
+
+    *may_repeat*: its key's window is open and its contract probed, so the same key may go again by itself.
+    *in_review*: a review of it is open, so nothing goes by itself.
+    """
     receiver = effect.receiver.name
     said = {
         SubState.RECORDED: "The intent is saved. Nothing has been sent.",
@@ -58,14 +62,7 @@ def standing(effect: Effect) -> str:
         SubState.IN_FLIGHT: f"A worker is sending it to {receiver} now.",
         SubState.BACKOFF: f"{receiver} has not taken it so far; nothing was made. It is tried again by itself.",
         SubState.HELD: f"It was never sent: {receiver} could not be reached in all the time there was.",
-        SubState.UNCERTAIN: (
-            f"An answer was lost, and it is proven since that {receiver} does not have it."
-            if effect.absent_at is not None
-            else f"{receiver} may or may not have it: an answer was lost. {receiver} is asked before anything is sent again."
-            if effect.dedup != Dedup.NONE
-            else f"{receiver} may or may not have it: an answer was lost, and {receiver} can't be asked. "
-            "It is not sent again by itself."
-        ),
+        SubState.UNCERTAIN: _uncertain(effect, may_repeat, in_review),
         SubState.REFUSED: f"{receiver} refused it and made nothing.",
         SubState.REJECTED: "A person rejected it. Nothing was sent.",
         SubState.CANCELLED: "It was cancelled and is not sent.",
@@ -77,6 +74,21 @@ def standing(effect: Effect) -> str:
     return f"Done, and {receiver} confirmed it."
 
 
+def _uncertain(effect: Effect, may_repeat: bool, in_review: bool) -> str:
+    receiver = effect.receiver.name
+    lost = f"{receiver} may or may not have it: an answer was lost."
+    if effect.absent_at is not None:
+        return f"An answer was lost, and it is proven since that {receiver} does not have it."
+    if in_review:
+        return f"{lost} It is not sent again by itself: a person settles it."
+    if may_repeat:
+        return f"{lost} It is sent again with the same key, inside its window, or {receiver} is asked."
+    return {
+        Dedup.NATURAL: f"{lost} {receiver} is asked before anything is sent again.",
+        Dedup.NONE: f"{lost} {receiver} can't be asked, and it is not sent again by itself.",
+    }.get(Dedup(effect.dedup), f"{lost} {receiver} is asked; it is not sent again by itself.")
+
+
 def dedup_method(effect: Effect) -> str:
     """How the receiver tells a repeat from a new request, and so what a second sending would do."""
     return dedup_words(Dedup(effect.dedup))
@@ -85,7 +97,7 @@ def dedup_method(effect: Effect) -> str:
 def dedup_words(dedup: Dedup) -> str:
     """The same, of a contract's promise."""
     return {
-        Dedup.KEY: "Idempotency key: the same key with the same bytes is known as a repeat.",
+        Dedup.KEY: "Idempotency key: inside its window, the same key with the same bytes is known as a repeat.",
         Dedup.NATURAL: "Natural key: the receiver is searched for this effect's id first, and never made twice.",
         Dedup.QUERY: "Look-up only: the receiver can be asked, but would not notice a repeat.",
         Dedup.NONE: "None: the receiver cannot tell a repeat. It is sent once, and never again by itself.",

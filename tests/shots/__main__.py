@@ -1,7 +1,8 @@
 """Pictures of the pages of effects in each of their states: ``python -m tests.shots FOLDER [SCENE …]``.
 
 A real web process against a database of its own, seeded by the ledger at the demo's receivers; a real Chromium.
-Each is taken at 1440 and 360 px, light and dark. Those that docs show are copied to docs/shots by hand.
+Each is taken at 1440 and 360 px, light and dark; those named second-… with the eyes of the second person. Those that
+docs show are copied to docs/shots by hand.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
+from functools import cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
@@ -26,6 +28,8 @@ if TYPE_CHECKING:
 Theme = Literal["light", "dark"]
 HEIGHTS = {1440: 900, 360: 740}
 THEMES: tuple[Theme, ...] = ("light", "dark")
+#: Whose eyes the second person's pages are seen with.
+SECOND = "approver"
 
 
 def main(arguments: list[str]) -> None:
@@ -35,17 +39,25 @@ def main(arguments: list[str]) -> None:
         folder = Path(ending.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
         stack = set_up(folder, ending)
         from tests.shots.desk import DeskScenes
+        from tests.shots.outage import OutageScenes
         from tests.shots.scenes import Scenes
 
         scenes = Scenes(company_at(stack), stack.receiver, stack.mail)
+        desk = DeskScenes(scenes)
         browser = _chromium(ending)
-        looks = {
-            f"{width}-{theme}": _at_the_browser(browser, stack.web, asked.login, width, theme)
-            for width in asked.width or HEIGHTS
-            for theme in asked.theme or THEMES
-        }
-        for name, address in chain(_pages(scenes, asked.scenes), DeskScenes(scenes).every(asked.scenes)):
-            for look, page in looks.items():
+        looks = [(width, theme) for width in asked.width or HEIGHTS for theme in asked.theme or THEMES]
+        at = cache(partial(_at_the_browser, browser, stack.web))
+        pages = chain(
+            desk.before_anything(asked.scenes),
+            _pages(scenes, asked.scenes),
+            desk.every(asked.scenes),
+            OutageScenes(scenes).every(asked.scenes),
+            _last(scenes, asked.scenes),
+        )
+        for name, address in pages:
+            login = SECOND if name.startswith("second-") else asked.login
+            for width, theme in looks:
+                page, look = at(login, width, theme), f"{width}-{theme}"
                 page.goto(address)
                 page.wait_for_load_state("networkidle")
                 file = asked.folder / f"{name}-{look}.png"
@@ -86,16 +98,21 @@ def _at_the_browser(browser: Browser, web: str, login: str, width: int, theme: s
 
 
 def _pages(scenes: Scenes, names: list[str]) -> Iterator[tuple[str, str]]:
-    """Each page's name, and its address; made when it is asked for. What stops or lists them all comes last."""
+    """Each page's name, and its address; made when it is asked for."""
     for name, make in scenes.every().items():
         if not names or name in names:
             yield from _of(name, make())
+
+
+def _last(scenes: Scenes, names: list[str]) -> Iterator[tuple[str, str]]:
+    """What stops or lists them all."""
+    here = f"/w/{scenes.company.workspace.id}"
     if not names or "stopped" in names:
         effect = scenes.held()
         scenes.stop()
         yield from _of("stopped", effect)
+        yield "recover-stopped", f"{here}/recover/?receiver=desk"
     if not names or "lists" in names:
-        here = f"/w/{scenes.company.workspace.id}"
         yield "list-effects", f"{here}/effects/"
         yield "list-approvals", f"{here}/approvals/"
 
@@ -108,8 +125,12 @@ def _of(name: str, effect: Effect) -> Iterator[tuple[str, str]]:
     yield f"repeat-{name}", f"{here}repeat/"
     if name == "completed":
         yield f"compensate-{name}", f"{here}compensate/"
-    for approval in Approval.objects.filter(order__effect=effect, status="pending"):
-        yield f"request-{name}", f"/w/{effect.workspace_id}/approvals/{approval.id}/"
+    for successor in effect.successors.all():
+        yield f"successor-{name}", f"/w/{effect.workspace_id}/effects/{successor.id}/"
+    for approval in Approval.objects.filter(order__effect=effect):
+        request = f"/w/{effect.workspace_id}/approvals/{approval.id}/"
+        yield f"request-{name}", request
+        yield f"second-request-{name}", request
 
 
 if __name__ == "__main__":

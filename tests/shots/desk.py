@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
+from functools import partial
 
 from django.db.models.functions import Now
 
-from effects import moves
+from effects import moves, reconcile
 from effects.commands import bulk_recover, settle_review, stop_sending
 from effects.models import Effect, OrphanScan, Probe, Recovery, Review
+from effects.selectors import standing_stops
 from effects.states import ReviewOutcome, ReviewReason, ScanStatus, StopScope
 from tests.shots.scenes import MAIL, OFFER, TICKET, Scenes
 
@@ -32,11 +34,27 @@ class DeskScenes:
     def token(self) -> str:
         return f"desk-shots-{next(_numbers)}"
 
+    def before_anything(self, names: list[str]) -> Iterator[tuple[str, str]]:
+        """What stands on the pages while nothing has happened."""
+        if names and "empty" not in names:
+            return
+        for kind, path in {
+            "reviews": "reviews/",
+            "reviews-second": "reviews/?view=second",
+            "reviews-closed": "reviews/?view=closed",
+            "recover": "recover/",
+            "recoveries": "recoveries/",
+            "stops": "stops/",
+        }.items():
+            yield f"{kind}-empty", f"{self.here}/{path}"
+
     def every(self, names: list[str]) -> Iterator[tuple[str, str]]:
         """Each page's name, and its address; made when it is asked for."""
         for name, make in {
             "desk": self.desk,
+            "many": self.many,
             "recover": self.recover,
+            "six": self.six,
             "stops": self.stops,
             "contracts": self.contracts,
         }.items():
@@ -51,7 +69,6 @@ class DeskScenes:
         return Review.objects.get(effect=effect, reason=reason, closed_at=None)
 
     def desk(self) -> Pages:
-        yield "empty", {"reviews": f"{self.here}/reviews/"}
         mail = self.review(
             self.scenes.no_dedup(), ReviewReason.UNQUERYABLE, "mail can't be asked whether it has it."
         )
@@ -86,6 +103,22 @@ class DeskScenes:
             self.scenes.no_dedup(), ReviewReason.UNQUERYABLE, "mail can't be asked whether it has it."
         )
         self.settle(proposed, ReviewOutcome.DONE, evidence="<20261201.4711@mail.northgate.example>")
+        absent = self.review(
+            self.scenes.not_found(),
+            ReviewReason.KEY_EXPIRED,
+            "The key's window closed two days ago. The receiver has no object with exactly this id.",
+        )
+        flying = Review.objects.get(effect=self.scenes.order_in_flight(), closed_at=None)
+        expired = "The key's window closed two days ago."
+        since = self.review(self.to_be_found(self.scenes), ReviewReason.KEY_EXPIRED, expired)
+        answered = self.review(
+            self.to_be_found(self.scenes),
+            ReviewReason.UNQUERYABLE,
+            "crm did not answer, seven times in a row.",
+        )
+        for one in (since, answered):
+            assert one.effect is not None
+            self.scenes.look(one.effect)
         Review.objects.filter(id=late.id).update(opened_at=Now() - timedelta(days=2))
         Review.objects.filter(id=mail.id).update(opened_at=Now() - timedelta(hours=3))
         closed = self.review(
@@ -99,15 +132,37 @@ class DeskScenes:
                 "reviews": desk,
                 "reviews-second": f"{desk}?view=second",
                 "reviews-closed": f"{desk}?view=closed",
-                "review-unqueryable": f"{desk}{mail.id}/",
-                "review-key-expired": f"{desk}{late.id}/",
-                "review-duplicates": f"{desk}{twice.id}/",
-                "review-mismatch": f"{desk}{differs.id}/",
+                "review-no-dedup": f"{desk}{mail.id}/",
+                "review-window-passed": f"{desk}{late.id}/",
+                "review-window-open": f"{desk}{differs.id}/",
+                "review-found": f"{desk}{since.id}/",
+                "review-found-closed": f"{desk}{answered.id}/",
+                "review-found-twice": f"{desk}{twice.id}/",
+                "review-not-found": f"{desk}{absent.id}/",
+                "review-in-flight": f"{desk}{flying.id}/",
                 "review-orphan": f"{desk}{orphan.id}/",
                 "review-proposed": f"{desk}{proposed.id}/",
+                "second-review-proposed": f"{desk}{proposed.id}/",
+                "second-reviews": desk,
                 "review-closed": f"{desk}{closed.id}/",
             },
         )
+
+    def many(self) -> Pages:
+        """More than a page holds, with references as long as receivers make them."""
+        workspace = self.scenes.company.workspace
+        crm = workspace.receivers.get(name="crm")
+        for n in range(58):
+            number = f"off_{n:06}" if n % 4 else f"urn:crm:offer:{n:06}:" + "0123456789abcdef" * 3
+            made = Review.objects.create(
+                workspace=workspace,
+                receiver=crm,
+                provider_object=number,
+                reason=ReviewReason.ORPHAN,
+                sentence=f"crm has {number}, which bears the id of an effect of this workspace that has no row.",
+            )
+            Review.objects.filter(id=made.id).update(opened_at=Now() - timedelta(minutes=37 * n))
+        yield "many", {"reviews": f"{self.here}/reviews/"}
 
     def settle(self, review: Review, outcome: ReviewOutcome, evidence: str = "") -> None:
         settle_review.settle_review(
@@ -149,7 +204,8 @@ class DeskScenes:
 
     def recover(self) -> Pages:
         page = f"{self.here}/recover/"
-        yield "nothing", {"recover": f"{page}?receiver=mail&sub_state=held"}
+        yield "nothing-chosen", {"recover": f"{page}?receiver=mail&sub_state=held"}
+        yield "unreadable", {"recover": f"{page}?status=later"}
         for _ in range(3):
             self.scenes.held()
         for _ in range(2):
@@ -176,6 +232,37 @@ class DeskScenes:
             {"recovery": f"{self.here}/recoveries/{again.id}/", "recoveries": f"{self.here}/recoveries/"},
         )
 
+    def six(self) -> Pages:
+        """One effect of each kind, before it is recovered and after all was done."""
+        scenes = replace(self.scenes, customer="cus_000012")
+        for make in (
+            scenes.window_open,
+            scenes.window_passed,
+            scenes.no_dedup,
+            partial(self.to_be_found, scenes),
+            scenes.not_found,
+            scenes.in_flight,
+            scenes.held,
+            scenes.refused,
+        ):
+            make()
+        chosen = {"customer_ref": scenes.customer}
+        yield "six-dry-run", {"recover": f"{self.here}/recover/?customer={scenes.customer}"}
+        found = self.begin(chosen)
+        while Recovery.objects.filter(id=found.id, status="running").exists():
+            Recovery.objects.filter(id=found.id).update(next_at=Now())
+            bulk_recover.work()
+        for item in found.items.select_related("effect"):
+            scenes.carry_out(item.effect)
+            reconcile.answer_question(item.effect_id)
+        yield "six-done", {"recovery": f"{self.here}/recoveries/{found.id}/"}
+
+    def to_be_found(self, scenes: Scenes) -> Effect:
+        """Its window has passed, and the receiver has it: nobody has asked yet."""
+        effect = scenes.intend("crm.create_offer", OFFER, "create_offer")
+        scenes.fault("drop_after_commit")
+        return scenes.earlier(scenes.perform(effect), days=7)
+
     def begin(self, filters: dict[str, str]) -> Recovery:
         actor = self.scenes.company.actor("releaser")
         plan = bulk_recover.dry_run(actor, filters)
@@ -193,7 +280,6 @@ class DeskScenes:
     def stops(self) -> Pages:
         page = f"{self.here}/stops/"
         actor = self.scenes.company.actor("releaser")
-        yield "nothing", {"stops": page}
         self.scenes.intend("crm.create_offer", OFFER, "create_offer")
         self.scenes.intend("desk.open_ticket", TICKET, "open_ticket")
         before = stop_sending.stop_sending(
@@ -217,6 +303,8 @@ class DeskScenes:
             actor, scope=StopScope.WORKSPACE, reason="Until we know more.", token=self.token()
         )
         yield "two", {"stops": page, "runs": f"{self.here}/runs/"}
+        for stop in standing_stops(self.scenes.company.workspace.id):
+            stop_sending.lift_stop(actor, stop.id, reason="We know more.", token=self.token())
 
     def contracts(self) -> Pages:
         workspace = self.scenes.company.workspace

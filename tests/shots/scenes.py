@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -10,18 +11,19 @@ from datetime import timedelta
 from typing import Any
 
 import httpx
+import psycopg
 from django.db import transaction
 from django.db.models.functions import Now
 
 from demo.people import Company
-from effects import approvals, intents, ledger, moves, reconcile
+from effects import approvals, intents, ledger, moves, orders, reconcile
 from effects.approvals import Pause, request_for_effect
 from effects.commands import compensate, repeat, stop_sending
 from effects.commands.ask_receiver import ask_receiver
 from effects.intents import Why
 from effects.ledger import Refused, Visit
 from effects.models import Approval, Effect, Order, Stop
-from effects.states import ApprovalStatus, Decision, ReviewReason, StopScope
+from effects.states import ApprovalStatus, Decision, OrderStatus, ReviewReason, StopScope
 from runs.commands.decide import decide
 from runs.commands.start import start
 from runs.models import Conversation, Run, WorkflowVersion
@@ -55,11 +57,15 @@ TICKET = {
 
 @dataclass
 class Scenes:
-    """The company's effects, made one for each picture. *receiver* and *mail*: where faults are ordered."""
+    """The company's effects, made one for each picture. *receiver* and *mail*: where faults are ordered.
+
+    *customer*: whom the next ones are for, so that a filter can choose them.
+    """
 
     company: Company
     receiver: str
     mail: str
+    customer: str = ""
 
     def every(self) -> dict[str, Callable[[], Effect]]:
         return {
@@ -68,6 +74,7 @@ class Scenes:
             "no-dedup": self.no_dedup,
             "found": self.found,
             "not-found": self.not_found,
+            "proven-absent": self.proven_absent,
             "in-flight": self.in_flight,
             "held": self.held,
             "refused": self.refused,
@@ -75,7 +82,13 @@ class Scenes:
             "cancelled": self.cancelled,
             "under-review": self.under_review,
             "order-open": self.order_open,
+            "order-due": self.order_due,
+            "order-done": self.order_done,
+            "order-refused": self.order_refused,
+            "order-in-flight": self.order_in_flight,
             "sent-as-new": self.sent_as_new,
+            "successor-sent": self.successor_sent,
+            "long": self.long,
             "compensated": self.compensated,
         }
 
@@ -99,6 +112,7 @@ class Scenes:
     def intend(self, effect_type: str, payload: dict[str, Any], node: str) -> Effect:
         run = self.run()
         why = Why(position=f"shots{next(_numbers)}", place={"node": node}, node=node)
+        payload = payload | ({"customer_id": self.customer} if self.customer else {})
         made = intents.propose(self.origin(run.id), effect_type, node, payload, why)
         effect = Effect.objects.get(id=made.effect_id)
         return self.approve(run, effect) if effect.needs_approval else effect
@@ -155,6 +169,7 @@ class Scenes:
         rows = Effect.objects.filter(id=effect.id)
         rows.update(first_sent_at=Now() - past, last_sent_at=Now() - past)
         rows.exclude(key_until=None).update(key_until=Now() + timedelta(days=5, hours=14) - past)
+        _long_ago(effect.id, past)
         return self.fresh(effect)
 
     def look(self, effect: Effect) -> Effect:
@@ -188,15 +203,33 @@ class Scenes:
     def not_found(self) -> Effect:
         return self.look(self.window_passed())
 
+    def proven_absent(self) -> Effect:
+        effect = self.intend("desk.open_ticket", TICKET, "open_ticket")
+        self.fault("drop_before")
+        return self.look(self.earlier(self.perform(effect), hours=2))
+
+    def long(self) -> Effect:
+        """Texts as long as people and agents write them, of a customer whose reference is no short one."""
+        ticket = TICKET | {
+            "customer_id": "cus_" + "0123456789abcdef" * 6,
+            "subject": "Erreur lors de l’export: " + "Tabellenblattübersichtsexportfehlermeldung " * 5,
+            "description": "L’export PDF affiche une erreur.\n\n"
+            + "La page reste blanche, sur trois postes. " * 60,
+        }
+        effect = self.intend("desk.open_ticket", ticket, "open_ticket")
+        self.fault("drop_before")
+        return self.perform(effect)
+
     def in_flight(self) -> Effect:
         effect = self.intend("mail.send", MAIL, "mail_offer")
-        claimed = moves.claim(
-            self.fresh(effect),
-            lease=timedelta(hours=1),
-            key_window=timedelta(0),
-            worker_id="wrk",
-            origin="exe",
-        )
+        with transaction.atomic():
+            claimed = moves.claim(
+                self.fresh(effect),
+                lease=timedelta(hours=1),
+                key_window=timedelta(0),
+                worker_id="wrk",
+                origin="exe",
+            )
         assert claimed is not None
         return self.fresh(effect)
 
@@ -231,6 +264,54 @@ class Scenes:
         effect = self.no_dedup()
         self.order(repeat.deliver_again, effect, "The customer called: nothing has come.")
         ask_receiver_where_possible(self.company, effect)
+        return effect
+
+    def order_due(self) -> Effect:
+        effect = self.window_open()
+        Effect.objects.filter(id=effect.id).update(due_at=Now())
+        self.order(repeat.deliver_again, effect, "crm is back; the customer waits.")
+        return self.fresh(effect)
+
+    def order_done(self) -> Effect:
+        effect = self.order_due()
+        self.carry_out(effect)
+        return self.fresh(effect)
+
+    def order_refused(self) -> Effect:
+        """Ordered, and found at the receiver before a worker came to it."""
+        effect = self.look(self.order_due())
+        self.carry_out(effect)
+        return self.fresh(effect)
+
+    def order_in_flight(self) -> Effect:
+        effect = self.order_open()
+        self.second(effect)
+        with transaction.atomic():
+            claimed = moves.claim(
+                self.fresh(effect),
+                lease=timedelta(hours=1),
+                key_window=timedelta(0),
+                worker_id="wrk",
+                origin="ord",
+                overriding=True,
+            )
+            Order.objects.filter(effect=effect).update(attempts=1)
+        assert claimed is not None
+        return self.fresh(effect)
+
+    def second(self, effect: Effect) -> None:
+        """The second person agrees to what was ordered about it."""
+        request = Approval.objects.get(order__effect=effect, status=ApprovalStatus.PENDING)
+        self.agree(request, "I would rather have two than none.")
+
+    def carry_out(self, effect: Effect) -> None:
+        for order in Order.objects.filter(effect=effect, status=OrderStatus.DUE):
+            orders.execute(order.id)
+
+    def successor_sent(self) -> Effect:
+        effect = self.sent_as_new()
+        self.second(effect)
+        self.carry_out(effect)
         return effect
 
     def sent_as_new(self) -> Effect:
@@ -269,6 +350,22 @@ class Scenes:
             reason="The desk is being moved to another host until 18:00.",
             token=f"shots-{next(_numbers)}",
         )
+
+
+def _long_ago(effect_id: str, past: timedelta) -> None:
+    """Move what is immutable to the application, too: attempts that ended long ago. By the owner, triggers aside."""
+    moved = {
+        "effects_effect": ("id", ["created_at"]),
+        "effects_effectattempt": ("effect_id", ["started_at", "ended_at"]),
+    }
+    with psycopg.connect(os.environ["OWNER_DATABASE_URL"]) as owner:
+        for table, (key, columns) in moved.items():
+            owner.execute(f"ALTER TABLE {table} DISABLE TRIGGER USER")
+            assigned = ", ".join(f"{column} = {column} - %(past)s" for column in columns)
+            owner.execute(
+                f"UPDATE {table} SET {assigned} WHERE {key} = %(id)s", {"past": past, "id": effect_id}
+            )
+            owner.execute(f"ALTER TABLE {table} ENABLE TRIGGER USER")
 
 
 def ask_receiver_where_possible(company: Company, effect: Effect) -> None:

@@ -262,6 +262,6 @@ def test_the_page_s_queries(
 ) -> None:
     client = client_of(acme.releaser)
     events = AuditEvent.objects.count()
-    with django_assert_num_queries(24):
+    with django_assert_num_queries(25):
         page_of(client, offer)
     assert AuditEvent.objects.count() == events

@@ -46,7 +46,7 @@ def test_everybody_sees_what_each_promises(acme: World, crm: Receiver, reads: Re
         "Create an offer",
         "crm.create_offer",
         crm.account,
-        "Idempotency key: the same key with the same bytes is known as a repeat.",
+        "Idempotency key: inside its window, the same key with the same bytes is known as a repeat.",
         "May be sent again by itself, as its promise allows.",
         "Never sent again by itself, whatever a probe shows.",
     ):

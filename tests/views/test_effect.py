@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -10,13 +11,14 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from console.models import AuditEvent
+from effects.commands import repeat
 from effects.models import Effect, Observation, Review
 from effects.states import ReviewReason, SubState
 from effects.views.telling import standing as standing_of
 from runs.models import Run
 from tests.people import World
 from tests.views import standing
-from tests.views.asking import MAIL, OFFER, asked_action, intend, paused_run
+from tests.views.asking import MAIL, OFFER, TICKET, asked_action, intend, paused_run
 from tests.views.conftest import Decides, Reads, words_of
 from tests.views.test_approvals import edited
 
@@ -51,12 +53,12 @@ def test_an_uncertain_one_is_told_as_it_is(acme: World, uncertain: Effect, reads
     for words in (
         "Uncertain",
         "crm may or may not have it",
-        "crm is asked before anything is sent again",
+        "It is sent again with the same key, inside its window, or crm is asked.",
         "ReadTimeout",
         "Attempt 1",
         "Unknown",
         "1500 ms",
-        "Idempotency key: the same key",
+        "Idempotency key: inside its window, the same key",
         "may be sent again until",
         "Nothing so far",
         "approve_offer",
@@ -126,6 +128,52 @@ def test_every_sub_state_has_its_sentence(acme: World, run: Run, sub_state: SubS
     assert standing_of(effect).endswith(".")
 
 
+@pytest.mark.parametrize(
+    ("effect_type", "payload", "window", "then"),
+    [
+        ("crm.create_offer", OFFER, standing.DAYS, "inside its window, or crm is asked."),
+        ("crm.create_offer", OFFER, -standing.DAYS, "crm is asked; it is not sent again by itself."),
+        ("desk.open_ticket", TICKET, standing.DAYS, "desk is asked before anything is sent again."),
+        ("test.queried", TICKET, standing.DAYS, "desk is asked; it is not sent again by itself."),
+        ("mail.send", MAIL, standing.DAYS, "mail can't be asked, and it is not sent again by itself."),
+    ],
+)
+def test_what_happens_next_to_an_uncertain_one_is_what_its_dedup_lets_happen(
+    acme: World,
+    run: Run,
+    reads: Reads,
+    effect_type: str,
+    payload: dict[str, Any],
+    window: timedelta,
+    then: str,
+) -> None:
+    effect = standing.uncertain(intend(acme, run, effect_type, payload), window=window)
+    assert then in words_of(reads(acme.viewer, f"effects/{effect.id}/"))
+    standing.reviewed(effect)
+    said = words_of(reads(acme.viewer, f"effects/{effect.id}/"))
+    assert "It is not sent again by itself: a person settles it." in said
+    assert then not in said
+
+
+def test_what_is_sent_anew_says_that_and_not_that_it_could_be(acme: World, run: Run, reads: Reads) -> None:
+    """The lever's reason is about the act that is left: of a completed one only a new effect may go."""
+    effect = standing.completed(intend(acme, run, "test.offer", OFFER))
+    repeat.send_as_new(
+        acme.actor(acme.releaser), effect.id, reason="Another site.", token="n" * 32, typed_id="", accepts=""
+    )
+    said = words_of(reads(acme.releaser, f"effects/{effect.id}/"))
+    assert "send it as a new effect" not in said
+    assert "Its successor" in said
+
+
+def test_what_a_look_found_is_said_in_words(acme: World, uncertain: Effect, reads: Reads) -> None:
+    standing.looked(uncertain)
+    standing.looked(uncertain, "found")
+    said = words_of(reads(acme.viewer, f"effects/{uncertain.id}/"))
+    assert "Look-up Not found" in said
+    assert "Look-up Found at the receiver" in said
+
+
 def test_it_is_not_there_for_others_and_looking_writes_nothing(
     acme: World, run: Run, client: Client, client_of: Any
 ) -> None:
@@ -153,7 +201,7 @@ def test_the_page_s_queries(
     acme: World, uncertain: Effect, client_of: Any, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     client: Client = client_of(acme.viewer)
-    with django_assert_num_queries(22):
+    with django_assert_num_queries(24):
         client.get(f"/w/{acme.workspace.id}/effects/{uncertain.id}/")
 
 

@@ -136,7 +136,7 @@ def test_more_orders_take_no_more_queries(
             withdraw_at(order), {"form_token": f"withdraws-{number}", "reason": "Not needed."}
         ).status_code in (303,)
         client.get(address(mail))
-        with django_assert_num_queries(24):
+        with django_assert_num_queries(26):
             client.get(address(mail))
 
 

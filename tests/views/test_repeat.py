@@ -161,7 +161,7 @@ STATES: dict[str, tuple[Callable[[World, Run], Effect], tuple[bool, bool], tuple
         no_dedup,
         (True, True),
         (
-            "No key",
+            "No idempotency key",
             "cannot tell a repeat",
             "can't be asked",
             "If the first one did arrive, it will exist twice.",
@@ -211,7 +211,7 @@ STATES: dict[str, tuple[Callable[[World, Run], Effect], tuple[bool, bool], tuple
     ),
     "not approved": (unapproved, (False, False), ("its approval decides", "It was never sent")),
     "under review": (under_review, (False, False), ("settle it first", "A releaser has to settle it")),
-    "stopped": (stopped, (False, False), ("Sending is stopped (A receiver crm): crm is being moved.",)),
+    "stopped": (stopped, (False, False), ("Sending is stopped (the receiver crm): crm is being moved.",)),
     "another contract": (drifted, (False, False), ("is not sent under another one",)),
     "of a probe": (
         of_a_probe,
@@ -255,6 +255,16 @@ def test_the_command_refuses_what_the_screen_does_not_offer(
             assert "Nothing was ordered." in words_of(answer)
             assert WHY in words_of(answer).partition("What you wrote")[2]
     assert not Order.objects.exists()
+
+
+def test_an_order_under_way_stands_before_what_it_stands_in_the_way_of(
+    acme: World, mail: Effect, client_of: ClientOf
+) -> None:
+    client = client_of(acme.releaser)
+    assert press(client, mail, VERBS[0]).status_code == 303
+    page = screen(client, mail).content.decode()
+    assert page.count("What people ordered") == 1
+    assert page.index("What people ordered") < page.index('class="acts"')
 
 
 # -- R2 ------------------------------------------------------------------------------------------------------------
@@ -625,7 +635,7 @@ def test_more_orders_take_no_more_queries(
     acme: World, mail: Effect, client_of: ClientOf, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     client = client_of(acme.releaser)
-    with django_assert_num_queries(21):
+    with django_assert_num_queries(22):
         screen(client, mail)
     for number in range(1, 4):
         assert press(client, mail, "send-as-new").status_code == 303
@@ -636,7 +646,7 @@ def test_more_orders_take_no_more_queries(
         )
         assert withdrawn.status_code == 303
         screen(client, mail)
-        with django_assert_num_queries(23):
+        with django_assert_num_queries(24):
             screen(client, mail)
 
 

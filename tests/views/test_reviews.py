@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -12,14 +13,16 @@ from pytest_django import DjangoAssertNumQueries
 
 from console.models import AuditEvent, User
 from effects import moves
+from effects.commands import repeat
 from effects.models import Effect, LookRequest, OrphanScan, Review
 from effects.states import ReviewReason
 from runs.models import Run
 from tests.people import World, make_world
 from tests.views import desk, standing
 from tests.views.asking import MAIL, OFFER, intend, paused_run
-from tests.views.conftest import Reads, words_of
+from tests.views.conftest import Decides, Reads, words_of
 from tests.views.desk import WHY, address, outcomes_offered, press, settle
+from tests.views.ordering import request_of
 
 ClientOf = Callable[[User], Client]
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("contracts_that_ask")]
@@ -197,6 +200,60 @@ def test_every_reference_of_a_duplicate_is_named(acme: World, run: Run, reads: R
     said = words_of(reads(acme.viewer, f"reviews/{review.id}/"))
     assert "off_000043" in said
     assert "the ledger's own" in said
+
+
+@pytest.mark.parametrize("reason", [ReviewReason.MISMATCH, ReviewReason.CONTRADICTION])
+def test_what_differs_names_the_object_that_is_there(
+    acme: World, run: Run, reads: Reads, reason: ReviewReason
+) -> None:
+    effect = standing.uncertain(intend(acme, run, "test.offer", OFFER))
+    moves.observe(effect, "look_up", "mismatch", "Another amount is there.", reference="off_000918")
+    review = desk.opened(effect, reason, "Another amount is there.")
+    page = reads(acme.viewer, f"reviews/{review.id}/")
+    assert page.context["references"] == ["off_000918"]
+    assert "Object there off_000918" in words_of(page)
+
+
+def test_while_it_is_in_flight_it_is_nobody_s_turn(
+    acme: World, mail: Review, reads: Reads, decides: Decides
+) -> None:
+    assert mail.effect is not None
+    order = repeat.deliver_again(
+        acme.actor(acme.releaser),
+        mail.effect.id,
+        reason=WHY,
+        token=TOKEN,
+        typed_id=mail.effect.id,
+        accepts="Two would do no harm.",
+    )
+    assert decides(acme.approver, request_of(order), "approve", reason="Two are no harm.").status_code == 303
+    lease, window = timedelta(minutes=5), timedelta(0)
+    effect = standing.fresh(mail.effect)
+    assert moves.claim(
+        effect, lease=lease, key_window=window, worker_id="w", origin=order.id, overriding=True
+    )
+    page = reads(acme.releaser, f"reviews/{mail.id}/")
+    assert "It is the turn of nobody, while it is in flight" in words_of(page)
+    assert "Nobody, while it is in flight" in words_of(reads(acme.releaser, "reviews/"))
+    assert outcomes_offered(page) == []
+
+
+def test_what_was_found_since_is_said_where_a_person_has_to_close_it(
+    acme: World, run: Run, reads: Reads
+) -> None:
+    effect = standing.uncertain(intend(acme, run, "test.offer", OFFER), window=-standing.DAYS)
+    review = desk.opened(effect, ReviewReason.KEY_EXPIRED)
+    assert "was found since" not in words_of(reads(acme.releaser, f"reviews/{review.id}/"))
+    assert moves.complete_by_evidence(effect.id, reference="off_000042", answer=b"")
+    page = reads(acme.releaser, f"reviews/{review.id}/")
+    assert "crm has it: that was found since." in words_of(page)
+    assert outcomes_offered(page) == ["stands"]
+
+
+def test_one_reason_that_shuts_several_ways_is_said_once(acme: World, client_of: ClientOf) -> None:
+    page = client_of(acme.releaser).get(address(desk.orphan_in_review(acme)))
+    assert words_of(page).count("There is no effect of ours") == 1
+    assert "It was done · It was not done, and is not to be · It was not done: send it" in words_of(page)
 
 
 def test_an_orphan_names_the_object_and_can_only_be_noted(acme: World, client_of: ClientOf) -> None:
