@@ -19,13 +19,13 @@ from jsonschema import Draft202012Validator
 from console import audit
 from console.access import Actor
 from console.kernel.canonical import JSONValue, canonicalise, request_hash
-from console.kernel.crypto import seal_json
+from console.kernel.crypto import seal_json, unseal_json
 from console.kernel.errors import AlreadyDone, Forbidden, Invalid, KeyReused, NotFound, Stale
 from console.models import Capability
 from effects import moves
 from effects.contracts import Asking, contract
 from effects.intents import save_revision
-from effects.models import Approval, ApprovalDecision, Effect
+from effects.models import Approval, ApprovalDecision, Effect, WouldHave
 from effects.rounds import (
     arguments_of,
     as_object,
@@ -64,6 +64,8 @@ class Pause:
     node: str
     interrupt_id: str
     interrupt_hash: str
+    #: The id of who launched the simulation that asks; empty where the answer counts.
+    simulated_for: str = ""
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ class Request:
     body: JSONValue
     allows: tuple[Decision, ...]
     effect_id: str = ""
+    would_have_id: str = ""
     why: str = ""
     answer_schema: Any = None
     asked_of: str = ""
@@ -158,6 +161,8 @@ def _open(pause: Pause, request: Request, *, round_number: int, action: int) -> 
         answer_schema=request.answer_schema,
         allows=[decision.value for decision in request.allows],
         asked_of=request.asked_of or (effect.asked_of if effect else ""),
+        simulated_for_id=pause.simulated_for or None,
+        would_have_id=request.would_have_id or None,
         irreversible=bool(effect and effect.reversibility == Reversibility.IRREVERSIBLE),
         due_at=Now() + timedelta(seconds=request.due),
         expires_at=Now() + timedelta(seconds=request.expires),
@@ -178,6 +183,11 @@ def may_decide(actor: Actor, approval: Approval, *, involved: frozenset[str]) ->
 
     *involved*: the ids of the people who started, launched or edited what is asked about (four eyes).
     """
+    if approval.simulated_for is not None:
+        mine = approval.simulated_for_id == actor.user.id
+        return (
+            "" if mine else f"Only {approval.simulated_for.name} decides this: they launched the simulation."
+        )
     if approval.order_id:
         return may_second(actor, approval, involved)
     if not actor.may(Capability.DECIDE):
@@ -407,6 +417,8 @@ _CARRIED = (
     "allows",
     "asked_of",
     "irreversible",
+    "simulated_for_id",
+    "would_have_id",
 )
 
 
@@ -458,6 +470,23 @@ def expire(approval_id: str) -> bool:
     return True
 
 
+def take_back(run_id: str, interrupt_ids: Sequence[str], *, why: str) -> int:
+    """decided → superseded: what was answered at these pauses made its node fail, and is asked in another round.
+
+    Only answers to the engine: a decision about an effect is its grant, and stands. The caller holds the run's row.
+    """
+    return Approval.objects.filter(
+        run_id=run_id, interrupt_id__in=interrupt_ids, effect=None, order=None, status=ApprovalStatus.DECIDED
+    ).update(status=ApprovalStatus.SUPERSEDED, ended_why=why[:200], version=F("version") + 1)
+
+
+def close_for_effect(effect_id: str, *, why: str) -> int:
+    """The effect is not to be: what its run asked about it leaves the inbox in the same transaction."""
+    return Approval.objects.filter(effect_id=effect_id, order=None, status=ApprovalStatus.PENDING).update(
+        status=ApprovalStatus.CLOSED, ended_at=Now(), ended_why=why[:200], version=F("version") + 1
+    )
+
+
 def close_for_run(run_id: str, *, why: str) -> int:
     """The run has ended: its open approvals leave the inbox in the same transaction."""
     return Approval.objects.filter(run_id=run_id, order=None, status=ApprovalStatus.PENDING).update(
@@ -480,6 +509,23 @@ def request_for_effect(effect: Effect) -> Request:
         # Why it is asked (again): its contract changed, or who approved it may no longer.
         why=effect.problem if effect.sub_state == SubState.AWAITING_APPROVAL else "",
         asked_of=effect.asked_of,
+        due=asking.due,
+        expires=asking.expires,
+    )
+
+
+def request_for_would_have(row: WouldHave) -> Request:
+    """What a simulation asks of its launcher about what it would have sent, in the words of the real request."""
+    promise = contract(row.effect_type)
+    payload = as_object(unseal_json(row.payload, workspace=row.workspace_id, owner=row.run_id))
+    summary = promise.summary(payload) if promise.summary else row.recipient
+    asking = promise.asking or Asking()
+    return Request(
+        asks=Asked.ACTION,
+        title=f"{promise.title}: {summary}",
+        body={"name": row.effect_type, "args": payload},
+        allows=(Decision.APPROVE, Decision.REJECT),
+        would_have_id=row.id,
         due=asking.due,
         expires=asking.expires,
     )

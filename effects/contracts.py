@@ -21,7 +21,7 @@ from console.kernel.canonical import JSONValue, to_plain
 from console.kernel.errors import Invalid
 from console.kernel.masking import compile_paths, mask, mask_text_secrets, protected_texts
 from effects.states import Dedup, Reversibility
-from effects.wires import HttpLookUp, HttpWire, Wire
+from effects.wires import HttpLookUp, HttpPreview, HttpWire, Wire
 
 Payload = dict[str, Any]
 
@@ -84,6 +84,7 @@ class EffectContract:
 
     *double* answers in the receiver's place in a simulation. *harmless* makes a payload that does no harm at the
     receiver, from a text that is new each time: what a probe sends. *compensates*: it takes back another effect.
+    *preview* says where to look at what is there now, for who decides about changing it.
     """
 
     type: str
@@ -111,6 +112,7 @@ class EffectContract:
     double: Callable[[Payload], JSONValue] | None = None
     harmless: Callable[[str], Payload] | None = None
     asking: Asking | None = None
+    preview: HttpPreview | None = None
     summary: Callable[[Payload], str] | None = None
     facts: tuple[Fact, ...] = field(default=(), compare=False)
 
@@ -244,6 +246,8 @@ def _unusable(contract: EffectContract) -> str:
     shows_commands = http and isinstance(http.look_up, HttpLookUp) and http.look_up.progress
     if contract.authoritative and not contract.synchronous and not shows_commands:
         return "says that its look-up proves absence but it shows no command that is still under way"
+    if contract.preview and http is None:
+        return "has a preview but its wire can't be asked"
     if contract.final_within <= 0:
         return "needs a time within which its final result is due"
     try:

@@ -8,20 +8,29 @@ from console.kernel.canonical import JSONValue, canonicalise
 from console.kernel.crypto import seal, unseal_json
 from console.kernel.errors import Refusal
 from effects.contracts import EffectContract, Payload, contract
-from effects.models import WouldHave
+from effects.models import ApprovalDecision, WouldHave
+from effects.states import ApprovalStatus
 
 #: What an id of a would-be effect begins with: nothing of it is ever sent.
 PREFIX = "wld_"
 
 
-class NoDouble(Refusal):
+class Unanswered(Refusal):
+    """Nothing answers in the receiver's place. *intended*: what was asked for."""
+
+    def __init__(self, message: str, *, intended: WouldHave) -> None:
+        super().__init__(message)
+        self.intended = intended
+
+
+class NoDouble(Unanswered):
     """The contract declares no double, so a simulation has nothing to answer with."""
 
     code = "no_double"
     status = 422
 
 
-class NotRecorded(Refusal):
+class NotRecorded(Unanswered):
     """The recording holds no result for this effect, and evidence asks nobody."""
 
     code = "not_recorded"
@@ -40,6 +49,8 @@ class Intent:
     effect_type: str
     command_key: str
     hashed: str
+    tool_call_id: str = ""
+    stands_for: str = ""
 
 
 def would_have(intent: Intent, promise: EffectContract, payload: Payload) -> WouldHave:
@@ -54,6 +65,8 @@ def would_have(intent: Intent, promise: EffectContract, payload: Payload) -> Wou
         defaults={
             "place": intent.place,
             "node": intent.node,
+            "tool_call_id": intent.tool_call_id,
+            "stands_for": intent.stands_for,
             "contract_version": promise.version,
             "recipient": promise.shown_recipient(payload),
             "payload": seal(canonicalise(payload), workspace=intent.workspace_id, owner=intent.run_id),
@@ -67,6 +80,16 @@ def doubled(row: WouldHave) -> JSONValue:
     """What the contract's double answers. Raises NoDouble, naming the type."""
     promise = contract(row.effect_type)
     if promise.double is None:
-        raise NoDouble(f"{promise.title}: its contract declares no double, so it can't be simulated.")
+        raise NoDouble(
+            f"{promise.title}: its contract declares no double, so it can't be simulated.", intended=row
+        )
     payload = unseal_json(row.payload, workspace=row.workspace_id, owner=row.run_id)
     return promise.double(payload if isinstance(payload, dict) else {})
+
+
+def decision_on(row: WouldHave) -> ApprovalDecision | None:
+    """What the launcher of the simulation decided about it; the newest, and None while nothing stands decided."""
+    newest = row.approvals.order_by("-round").first()
+    if newest is None or newest.status != ApprovalStatus.DECIDED:
+        return None
+    return newest.decisions.order_by("-at").first()

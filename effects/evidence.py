@@ -102,6 +102,6 @@ def _accept(effect: Effect, promise: EffectContract, finding: Finding) -> bool:
     return evidence.accept_by_evidence(
         effect.id,
         reference=finding.reference,
-        wait=wait_before(1),
+        wait=wait_before(1, finding.retry_after),
         deadline=timedelta(seconds=promise.final_within),
     )

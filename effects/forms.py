@@ -10,6 +10,7 @@ from typing import Any
 from django import forms
 from django.db.models import Q
 
+from console import bulk
 from console.kernel.canonical import JSONValue, parse_json
 from console.kernel.errors import BadRequest, Invalid, Refusal
 from console.pages import LeverForm
@@ -195,26 +196,37 @@ class LiftForm(LeverForm):
         super().__init__(data, auto_id=f"lift_{stop_id}_%s")
 
 
-class RecoverForm(RefusableForm):
-    """Why, and how fast. What it was shown for is the page's to carry."""
+class BulkForm(RefusableForm):
+    """Why, and how fast. What it was shown for is the page's to carry. *many*: what it takes, in words."""
 
     digest = forms.CharField(max_length=64, widget=forms.HiddenInput)
     per_minute = forms.IntegerField(
-        label="Effects a minute, at most", initial=60, widget=forms.NumberInput(attrs={"min": 1, "max": 600})
+        initial=60, widget=forms.NumberInput(attrs={"min": 1, "max": bulk.FASTEST})
     )
     reason = _words("Why", "Say why.")
 
-    def __init__(self, data: Any = None) -> None:
-        super().__init__(data, auto_id="recover_%s")
+    def __init__(self, data: Any = None, *, many: str) -> None:
+        super().__init__(data, auto_id="bulk_%s")
+        self.fields["per_minute"].label = f"{many} a minute, at most"
+
+    def asked(self, token: str) -> bulk.Form:
+        """What was typed, as far as it could be read: whether it will do is the command's to say."""
+        self.is_valid()
+        per_minute = self.cleaned_data.get("per_minute") or 0
+        return bulk.Form(self.text("digest"), self.text("reason"), per_minute, token)
+
+
+def _choice_filter(label: str, choices: Sequence[tuple[str, str]] = ()) -> forms.ChoiceField:
+    """One of some values, or any: an address that names another one is told so in words."""
+    no_such = {"invalid_choice": "there is no “%(value)s” here."}
+    return forms.ChoiceField(required=False, label=label, choices=choices, error_messages=no_such)
 
 
 class ReviewFilter(forms.Form):
     """The filters of the Review desk; its address is the view."""
 
-    reason = forms.ChoiceField(
-        required=False, label="Reason", choices=[("", "Any reason"), *ReviewReason.choices]
-    )
-    receiver = forms.ChoiceField(required=False, label="Receiver")
+    reason = _choice_filter("Reason", [("", "Any reason"), *ReviewReason.choices])
+    receiver = _choice_filter("Receiver")
 
     def __init__(self, data: Any, *, receivers: list[str]) -> None:
         super().__init__(data)
@@ -481,20 +493,17 @@ class EffectFilter(forms.Form):
     """The filters of the effect log; its address is the view."""
 
     q = _text_filter("Id or reference", 200)
-    status = forms.ChoiceField(
-        required=False, label="Status", choices=[("", "Any status"), *EffectStatus.choices]
+    status = _choice_filter("Status", [("", "Any status"), *EffectStatus.choices])
+    sub_state = _choice_filter(
+        "Where it stands",
+        [("", "Anywhere"), *((value, label) for value, label in SubState.choices if value)],
     )
-    sub_state = forms.ChoiceField(
-        required=False,
-        label="Where it stands",
-        choices=[("", "Anywhere"), *((value, label) for value, label in SubState.choices if value)],
-    )
-    type = forms.ChoiceField(required=False, label="Type")
-    receiver = forms.ChoiceField(required=False, label="Receiver")
+    type = _choice_filter("Type")
+    receiver = _choice_filter("Receiver")
     customer = _text_filter("Customer", 120)
     run = _text_filter("Run", 40)
-    review = forms.ChoiceField(required=False, label="Review", choices=[("", "Any"), ("open", "In review")])
-    order = forms.ChoiceField(required=False, label="Order", choices=[("", "Any"), ("open", "Ordered")])
+    review = _choice_filter("Review", [("", "Any"), ("open", "In review")])
+    order = _choice_filter("Order", [("", "Any"), ("open", "Ordered")])
 
     def __init__(self, data: Any, *, receivers: list[str]) -> None:
         super().__init__(data)

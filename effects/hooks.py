@@ -14,8 +14,8 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from django.db import IntegrityError, connection, transaction
-from django.db.models import Exists, OuterRef
+from django.db import DatabaseError, IntegrityError, connection, transaction
+from django.db.models import F, OuterRef, QuerySet, Subquery
 
 from console.kernel import webhooks
 from console.kernel.canonical import JSONValue, Uncanonical, parse_json
@@ -42,6 +42,8 @@ logger = logging.getLogger(__name__)
 LARGEST_MESSAGE = 256 * 1024
 #: As long as its column.
 LONGEST_KIND = 120
+#: No more effects are settled by what was told in one turn of the sweep.
+A_TURN = 200
 #: The kind of the observations that are made here.
 WEBHOOK = "webhook"
 TOLD = "A webhook of the receiver answered it."
@@ -255,7 +257,7 @@ def _review_orphan(
         f"{source.receiver.name} says in a webhook that it made {reference} for {key}, "
         "which the ledger does not have."
     )
-    if not evidence.open_orphan_review(source.receiver, reference, sentence):
+    if not evidence.open_orphan_review(source.receiver, reference=reference, ids=[key], sentence=sentence):
         return False
     _keep(source, message, promise, None, f"A person is asked: {sentence}")
     announce(source.workspace_id, "reviews", "home")
@@ -267,11 +269,31 @@ def settle_what_was_told() -> int:
 
     A message that says "completed" completes at once, also in flight; one that says "failed" waits for the sender.
     """
-    told = Observation.objects.filter(
-        effect=OuterRef("pk"), kind=WEBHOOK, found="failed", at__gte=OuterRef("last_sent_at")
+    return sum(
+        _settled(effect_id) for effect_id in list(_told_the_end().values_list("id", flat=True)[:A_TURN])
     )
-    waiting = evidence.answerable().filter(Exists(told), effect_type__in=list(contracts()))
-    return sum(_settle_told(effect_id) for effect_id in list(waiting.values_list("id", flat=True)[:200]))
+
+
+def _told_the_end() -> QuerySet[Effect]:
+    """Those of which the newest message since the last sending says "failed". No others: they would never get a turn."""
+    newest = Observation.objects.filter(effect=OuterRef("pk"), kind=WEBHOOK).order_by("-at", "-id")
+    return (
+        evidence.answerable()
+        .annotate(told=Subquery(newest.values("found")[:1]), told_at=Subquery(newest.values("at")[:1]))
+        .filter(told="failed", told_at__gte=F("last_sent_at"), effect_type__in=list(contracts()))
+        .order_by("told_at", "id")
+    )
+
+
+def _settled(effect_id: str) -> bool:
+    """One that can't be settled holds up no other."""
+    try:
+        return _settle_told(effect_id)
+    except DatabaseError:
+        raise
+    except Exception:
+        logger.exception("what was told of %s could not be settled", effect_id)
+        return False
 
 
 def _settle_told(effect_id: str) -> bool:

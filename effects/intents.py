@@ -11,14 +11,14 @@ from typing import Any
 from django.db import transaction
 
 from console.kernel.canonical import JSONValue, canonicalise, request_hash
-from console.kernel.crypto import seal, seal_json
+from console.kernel.crypto import seal, seal_json, unseal_json
 from console.kernel.errors import Invalid, Refusal
 from console.kernel.ids import effect_id as identity
 from console.kernel.ids import successor_effect_id
 from console.kernel.live import announce
 from effects import doubles, moves
 from effects.contracts import EffectContract, Payload, contract
-from effects.models import Command, Effect, EffectRevision, Receiver, Standing
+from effects.models import Command, Effect, EffectRevision, Receiver, Standing, WouldHave
 from effects.models.command import ORIGINAL_WAS
 from effects.origin import Origin
 from effects.selectors import payload_of, request_of, revision_of
@@ -111,6 +111,7 @@ def _would_have(
     origin: Origin, promise: EffectContract, command_key: str, plain: Payload, why: Why
 ) -> Proposal:
     hashed = request_hash(canonicalise(plain))
+    earlier = origin.earlier(why.position, promise.type, command_key)
     intent = doubles.Intent(
         workspace_id=origin.workspace_id,
         run_id=origin.run_id,
@@ -120,12 +121,22 @@ def _would_have(
         effect_type=promise.type,
         command_key=command_key,
         hashed=hashed,
+        tool_call_id=why.tool_call_id,
+        stands_for=earlier.id if earlier else "",
     )
     with transaction.atomic():
         origin.hold()
         row = doubles.would_have(intent, promise, plain)
         announce(origin.workspace_id, f"run:{origin.run_id}")
+    if origin.stance == Stance.EVIDENCE and earlier is not None and proposed_by_machine(earlier, hashed):
+        # The state must come out as it was recorded, and the recorded one carries this id.
+        return Proposal(earlier.id, earlier.revision, earlier.request_hash)
     return Proposal(row.id, 1, hashed)
+
+
+def proposed_by_machine(effect: Effect, hashed: str) -> bool:
+    """Whether the workflow itself proposed a payload of this hash for *effect*, whatever people made of it later."""
+    return EffectRevision.objects.filter(effect=effect, by=None, request_hash=hashed).exists()
 
 
 def _propose(origin: Origin, promise: EffectContract, command_key: str, plain: Payload, why: Why) -> Proposal:
@@ -161,6 +172,35 @@ def _refresh_tool_call(command: Command, why: Why) -> None:
     """A model that is asked again may give the same call a fresh random id; the command is the same."""
     if why.tool_call_id and command.tool_call_id != why.tool_call_id:
         Command.objects.filter(id=command.id).update(tool_call_id=why.tool_call_id)
+
+
+def adopt(origin: Origin, effect: Effect) -> str:
+    """Make an intent of an earlier run *origin*'s own, as people left it; the id under which *origin* acts on it.
+
+    A live replay or branch gets an effect of its own, which always asks; a simulation what it would have sent. The
+    same call again finds what it made.
+    """
+    command = effect.command
+    payload = payload_of(effect, revision_of(effect))
+    why = Why(
+        position=command.position,
+        place=command.place,
+        node=command.node,
+        tool=command.tool,
+        tool_call_id=command.tool_call_id,
+        arguments=None,
+        recording_id=command.recording_id,
+    )
+    plain = payload if isinstance(payload, dict) else {}
+    return propose(origin, effect.effect_type, command.command_key, plain, why).effect_id
+
+
+def adopt_intended(origin: Origin, row: WouldHave) -> str:
+    """The same for what an earlier simulation would have sent: a simulation of that one would send it too."""
+    payload = unseal_json(row.payload, workspace=row.workspace_id, owner=row.run_id)
+    why = Why(position=row.position, place=row.place, node=row.node, tool_call_id=row.tool_call_id)
+    plain = payload if isinstance(payload, dict) else {}
+    return propose(origin, row.effect_type, row.command_key, plain, why).effect_id
 
 
 def _live_receiver(workspace_id: str, promise: EffectContract) -> Receiver:

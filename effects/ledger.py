@@ -12,10 +12,10 @@ from datetime import timedelta
 from django.db import transaction
 
 from console.kernel.errors import Refusal
-from effects import doubles, moves, outcomes, receivers
+from effects import doubles, fresh, moves, outcomes, receivers
 from effects.claiming import Claim
 from effects.contracts import contract
-from effects.intents import Conflict, ask_under_new_version
+from effects.intents import Conflict, adopt, adopt_intended, ask_under_new_version
 from effects.models import (
     Effect,
     EffectAttempt,
@@ -28,8 +28,8 @@ from effects.receivers import Answer
 from effects.selectors import answer_of, lost_right_to_grant, request_of, revision_of
 from effects.states import (
     NEVER_SENDS,
+    Decision,
     EffectStatus,
-    Reversibility,
     ReviewReason,
     Stance,
     SubState,
@@ -59,7 +59,7 @@ class SettledAsNotDone(Refused):
 
 
 class Blocked(Refused):
-    """An irreversible type in a live replay or branch, before a releaser has permitted it there. Nothing was sent."""
+    """An irreversible type in a live replay or branch, while no releaser has permitted it there. Nothing was sent."""
 
     code = "effect_blocked"
 
@@ -85,10 +85,14 @@ def perform(origin: Origin, effect_id: str, visit: Visit, *, until: str = "compl
     Raises Refused or Unreachable where nothing exists and nothing more will be tried, OriginLost when the origin is
     no longer ours. The stored result comes back when the effect is settled already.
     """
+    effect_id = own_id(origin, effect_id)
     if effect_id.startswith(doubles.PREFIX):
-        return _result_without_sending(origin, effect_id)
+        return _without_sending(origin, effect_id)
+    if (inherited := origin.inherited(effect_id)) is not None:
+        return outcome_of(inherited.effect, until=until)
     effect = _own(origin, effect_id)
-    _check_not_blocked(origin, effect)
+    if effect.status == EffectStatus.PENDING and not effect.tries:
+        _check_not_blocked(origin, effect)
     if effect_id not in visit.sent and effect.status == EffectStatus.PENDING:
         if _send_once(origin, effect):
             visit.sent.add(effect_id)
@@ -100,46 +104,69 @@ def perform(origin: Origin, effect_id: str, visit: Visit, *, until: str = "compl
     return outcome_of(effect, until=until)
 
 
-def _result_without_sending(origin: Origin, would_have_id: str) -> Result:
-    """Evidence returns what was recorded, a simulation what the double says."""
+def own_id(origin: Origin, effect_id: str) -> str:
+    """The id by which *origin* acts on what its state calls *effect_id*.
+
+    The state of a replay or branch carries the ids of the run that it was made from. What was settled before its
+    checkpoint is history and keeps its id: its result is given back. Anything later is this run's own to bring about,
+    under an id of its own. Evidence brings nothing about: everything keeps its id.
+    """
+    if origin.stance in (Stance.LIVE, Stance.EVIDENCE):
+        return effect_id
+    if effect_id.startswith(doubles.PREFIX):
+        before = origin.intended_before(effect_id)
+        return adopt_intended(origin, before) if before else effect_id
+    inherited = origin.inherited(effect_id)
+    if inherited is None or inherited.is_history:
+        return effect_id
+    return adopt(origin, inherited.effect)
+
+
+def intended(origin: Origin, would_have_id: str) -> WouldHave:
+    """What a run that never sends would have sent. Conflict for an id that is not its own.
+
+    Raises NotRecorded in evidence: what is recorded bears the recorded effect's id, so this one is not.
+    """
     row = WouldHave.objects.filter(
         id=would_have_id, workspace_id=origin.workspace_id, run_id=origin.run_id
     ).first()
     if row is None or origin.stance not in NEVER_SENDS:
         raise Conflict(f"This run has no effect {would_have_id}.")
-    if origin.stance == Stance.SIMULATION:
-        answer = doubles.doubled(row)
-        reference = answer.get("id", "") if isinstance(answer, dict) else ""
-        return Result(row.id, EffectStatus.COMPLETED, str(reference), answer)
-    recorded = origin.recorded_result(row)
-    if recorded is None:
+    if origin.stance == Stance.EVIDENCE:
         raise doubles.NotRecorded(
-            f"{row.effect_type} ({row.command_key}) has no recorded result, and evidence asks nobody."
+            f"{row.effect_type} ({row.command_key}) has no recorded result for this payload, "
+            "and evidence asks nobody.",
+            intended=row,
         )
-    return recorded
+    return row
+
+
+def _without_sending(origin: Origin, would_have_id: str) -> Result | Wait:
+    """What a simulation's double says, once its launcher has decided where the contract asks somebody."""
+    row = intended(origin, would_have_id)
+    decision = doubles.decision_on(row)
+    if decision is None and contract(row.effect_type).asking is not None:
+        return Wait(row.id, "Asks who launched the simulation")
+    if decision is not None and decision.decision in (Decision.REJECT, Decision.RESPOND):
+        return Result(row.id, EffectStatus.FAILED, rejected=True, reason=decision.reason)
+    answer = doubles.doubled(row)
+    reference = answer.get("id", "") if isinstance(answer, dict) else ""
+    return Result(row.id, EffectStatus.COMPLETED, str(reference), answer)
 
 
 def _check_not_blocked(origin: Origin, effect: Effect) -> None:
     """effects.md, Moves; product.md, Replay, live: irreversible types are blocked until a releaser permits them."""
-    if (
-        origin.stance == Stance.FRESH
-        and effect.reversibility == Reversibility.IRREVERSIBLE
-        and effect.effect_type not in origin.permitted_types
-        and effect.status == EffectStatus.PENDING
-        and not effect.tries
-    ):
-        raise Blocked(
-            f"{effect.effect_type} cannot be undone: a releaser has to permit this type on this run first.",
-            effect_id=effect.id,
-            receiver=effect.receiver.name,
-        )
+    permitted = origin.permitted_types if origin.stance == Stance.FRESH else None
+    if why := fresh.why_blocked(effect.effect_type, effect.reversibility, permitted):
+        raise Blocked(why, effect_id=effect.id, receiver=effect.receiver.name)
 
 
 def deliver_by_order(origin: Origin, order: Order) -> Effect:
     """One sending by a person's order, whatever the run's status; the effect as it stands afterwards.
 
     *origin* holds the order's row. What the order overrides (that the receiver may have it already) it overrides with
-    its first delivery alone. Raises OriginLost when the order is not due any more, Unpermitted.
+    its first delivery alone. Raises OriginLost when the order is not due any more, Unpermitted, and Blocked as a run's own
+    sending does.
     """
     effect = Effect.objects.select_related("receiver", "command").get(id=order.sends_id)
     if effect.status == EffectStatus.PENDING:
@@ -219,6 +246,7 @@ def _claim(origin: Origin, effect: Effect, order: Order | None = None) -> Effect
     with Claim() as claim:
         origin.hold()
         origin.check_permitted()
+        _check_not_blocked(origin, effect)
         if not claim.is_safe(effect):
             return None
         if promise.version != effect.contract_version and effect.sub_state in _CLAIMED_FROM:

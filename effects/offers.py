@@ -8,14 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from django.db.models import BooleanField, Case, F, OuterRef, Q, QuerySet, Subquery, Value, When
-from django.db.models.functions import Coalesce
+from django.db.models.functions import Coalesce, Now
 
 from console.access import Actor
 from console.models import Capability
 from effects.contracts import EffectContract, UnknownType, contract, contracts
+from effects.fresh import fresh_runs, why_blocked
 from effects.models import Effect, Observation, Order, Review, Stop
 from effects.models.command import ORIGINAL_WAS
-from effects.selectors import PROBE_RUN, granted, repeatable_by_key, standing_stops, stops_it
+from effects.selectors import PROBE_RUN, granted, probed, repeatable_by_key, standing_stops, stops_it
 from effects.states import (
     OPEN_ORDERS,
     OVERRIDABLE,
@@ -54,17 +55,22 @@ class Known:
     """What the rows say of an effect, read at one moment by the database's clock.
 
     *instead*: another effect that people have sent, or are about to send, in its place; its id, or empty.
+    *window_open* and *probed*: of a key that may not go again, what of it is not the reason.
+    *permitted*: the irreversible types that its run may send; None where it is no live replay or branch.
     """
 
     effect: Effect
     promise: EffectContract | None
     repeatable: bool
+    window_open: bool
+    probed: bool
     granted: bool
     reviews: frozenset[str]
     order: Order | None
     looked: Observation | None
     stops: tuple[Stop, ...]
     instead: str
+    permitted: frozenset[str] | None
 
     @property
     def can_be_asked(self) -> bool:
@@ -83,6 +89,8 @@ def known_of_many(effects: QuerySet[Effect], *, but: Order | None = None) -> lis
     read = list(
         effects.annotate(
             by_key=Case(When(repeatable_by_key(), then=yes), default=no, output_field=BooleanField()),
+            window_open=Case(When(key_until__gt=Now(), then=yes), default=no, output_field=BooleanField()),
+            was_probed=Case(When(probed(), then=yes), default=no, output_field=BooleanField()),
             covered=Case(When(granted(), then=yes), default=no, output_field=BooleanField()),
             instead=Coalesce(_sent_for(OuterRef("pk")), _sent_after(OuterRef("successor_of"))),
         ).select_related("receiver", "command", "successor_of")
@@ -93,17 +101,21 @@ def known_of_many(effects: QuerySet[Effect], *, but: Order | None = None) -> lis
     open_orders = Order.objects.filter(sends__in=ids, status__in=OPEN_ORDERS).select_related("asked_by")
     by_effect = {order.sends_id: order for order in open_orders.exclude(id=but.id if but else "")}
     stops = list(standing_stops(read[0].workspace_id)) if read else []
+    fresh = fresh_runs({effect.run_id for effect in read})
     return [
         Known(
             effect=effect,
             promise=_promise_of(effect.effect_type),
             repeatable=bool(effect.by_key),
+            window_open=bool(effect.window_open),
+            probed=bool(effect.was_probed),
             granted=bool(effect.covered),
             reviews=frozenset(reviews.get(effect.id, ())),
             order=by_effect.get(effect.id),
             looked=looks.get(effect.id),
             stops=tuple(stop for stop in stops if stops_it(stop, effect)),
             instead=effect.instead or "",
+            permitted=fresh.get(effect.run_id),
         )
         for effect in read
     ]
@@ -187,10 +199,15 @@ def _in_the_way(known: Known) -> str:
     return ""
 
 
+def _blocked(known: Known) -> str:
+    return why_blocked(known.effect.effect_type, known.effect.reversibility, known.permitted)
+
+
 def _deliver_again(known: Known) -> Offer:
     effect, promise = known.effect, known.promise
     no = Offer(OrderKind.DELIVER_AGAIN)
-    if why := _in_the_way(known) or _not_the_same_promise(known) or _not_to_be_delivered(known):
+    why = _in_the_way(known) or _not_the_same_promise(known) or _not_to_be_delivered(known) or _blocked(known)
+    if why:
         return replace(no, reason=why)
     assert promise is not None
     if effect.sub_state != SubState.UNCERTAIN:
@@ -221,14 +238,9 @@ def _deliver_uncertain(known: Known, no: Offer) -> Offer:
         )
     if known.can_be_asked and known.looked is None:
         return replace(no, reason=f"Ask {name} first: nobody has since it was sent.")
-    why = {
-        Dedup.KEY: "The time in which the key protects a repeat is over, or the contract was not probed: "
-        f"{name} may take it for a new request.",
-        Dedup.NATURAL: f"{name} could not prove that it does not have it.",
-        Dedup.QUERY: f"{name} would not notice a repeat.",
-        Dedup.NONE: f"{name} cannot tell a repeat from a new request, and can't be asked.",
-    }[Dedup(known.effect.dedup)]
-    warnings = [why, "If the first one did arrive, it will exist twice."]
+    why = _why_not_by_key(known) if known.effect.dedup == Dedup.KEY else _why_no_repeat(known)
+    protected = known.effect.dedup == Dedup.KEY and known.window_open and known.probed
+    warnings = [why] if protected else [why, "If the first one did arrive, it will exist twice."]
     if known.looked is not None:
         warnings.insert(0, f"When it was last asked: {known.looked.sentence}")
     return replace(
@@ -238,6 +250,34 @@ def _deliver_uncertain(known: Known, no: Offer) -> Offer:
         overrides=True,
         warnings=tuple(warnings),
     )
+
+
+def _why_no_repeat(known: Known) -> str:
+    """Of what has no key: why sending it again may make a second one."""
+    name = known.effect.receiver.name
+    return {
+        Dedup.NATURAL: f"{name} could not prove that it does not have it.",
+        Dedup.QUERY: f"{name} would not notice a repeat.",
+        Dedup.NONE: f"{name} cannot tell a repeat from a new request, and can't be asked.",
+    }[Dedup(known.effect.dedup)]
+
+
+def _why_not_by_key(known: Known) -> str:
+    """Why a key is not simply used again: the first of these that is so."""
+    name = known.effect.receiver.name
+    if not known.window_open:
+        return (
+            "The time in which the key protects a repeat is over: "
+            f"{name} may have forgotten it, and take it for a new request."
+        )
+    if not known.probed:
+        return (
+            f"Whether {name} knows its keys is not shown: {known.effect.effect_type} was not probed at this account, "
+            "or its newest probe has failed."
+        )
+    if not known.granted:
+        return "The approval that it had is over. The key still protects a repeat."
+    return f"A review is open ({ReviewReason(min(known.reviews)).label.lower()}). The key still protects a repeat."
 
 
 def _not_the_same_promise(known: Known) -> str:
@@ -303,7 +343,10 @@ def _send_as_new(known: Known) -> Offer:
     no = Offer(OrderKind.SEND_AS_NEW, needs_second=True)
     if promise is None:
         return replace(no, reason=f"This deployment has no contract for {effect.effect_type} any more.")
-    if why := _in_the_way(known) or _successor_in_the_way(effect) or _not_to_be_sent_anew(known):
+    why = (
+        _in_the_way(known) or _successor_in_the_way(effect) or _not_to_be_sent_anew(known) or _blocked(known)
+    )
+    if why:
         return replace(no, reason=why)
     new = "Makes a linked effect with an id and a key of its own, and sends that."
     if effect.status == EffectStatus.COMPLETED:
@@ -363,8 +406,12 @@ def compensations_of(effect_type: str) -> list[EffectContract]:
 def _compensate(known: Known) -> Offer:
     effect = known.effect
     no = Offer(OrderKind.COMPENSATE, needs_second=True)
-    if not compensations_of(effect.effect_type):
+    takes_back = compensations_of(effect.effect_type)
+    if not takes_back:
         return replace(no, reason="No contract says how an effect of this type is taken back.")
+    blocked = [why_blocked(one.type, one.reversibility, known.permitted) for one in takes_back]
+    if all(blocked):
+        return replace(no, reason=blocked[0])
     if known.stops or effect.run_id.startswith(PROBE_RUN):
         return replace(no, reason=_in_the_way(known))
     if effect.status != EffectStatus.COMPLETED:

@@ -7,26 +7,28 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from django.db import transaction
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, F, OuterRef, Q
 
 from console import audit, doorbell
 from console.access import actor_in
 from console.kernel.errors import NotFound
-from console.kernel.live import announce
 from console.models import Capability, User
-from effects import durability, ledger, moves, origin
+from effects import durability, fresh, ledger, moves, origin
+from effects.ledger import Blocked
 from effects.models import Effect, Order, Review
 from effects.moves import orders
 from effects.offers import Offer, offers
 from effects.origin import OriginLost, Unpermitted
-from effects.second_person import ORDER_TASK, end_order
+from effects.second_person import ORDER_TASK, close_what_it_leaves, end_order, tell
 from effects.selectors import due
-from effects.states import EffectStatus, OrderKind, OrderStatus, SubState
+from effects.states import EffectStatus, OrderKind, OrderStatus, Stance, SubState
 
 logger = logging.getLogger(__name__)
 
 #: A due order that no worker has taken for this long is rung for again.
 RING_AGAIN = timedelta(seconds=2)
+#: No more of them are rung for in one turn of the sweep.
+A_TURN = 200
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,15 @@ class OrderOrigin(origin.Origin):
     @property
     def name(self) -> str:
         return self.order.id
+
+    @property
+    def stance(self) -> Stance:
+        """Its run's: an order opens no way around what a live replay or branch may not send."""
+        return Stance.FRESH if self.run_id in fresh.fresh_runs([self.run_id]) else Stance.LIVE
+
+    @property
+    def permitted_types(self) -> frozenset[str]:
+        return fresh.fresh_runs([self.run_id]).get(self.run_id, frozenset())
 
     def hold(self) -> None:
         if not orders.hold(self.order.id):
@@ -89,8 +100,8 @@ def execute(order_id: str, *, worker_id: str = "") -> str:
         effect = ledger.deliver_by_order(OrderOrigin(order, worker_id=worker_id), order)
     except OriginLost:
         return "taken"
-    except Unpermitted as unpermitted:
-        return _refuse(order, unpermitted.message)
+    except (Unpermitted, Blocked) as refused:
+        return _refuse(order, refused.message)
     return _conclude(order, effect)
 
 
@@ -156,6 +167,7 @@ def _conclude(order: Order, effect: Effect) -> str:
         return f"waits: {effect.sub_state or effect.status}"
     with transaction.atomic():
         if orders.end(order.id, OrderStatus.DONE, outcome, leaving=(OrderStatus.DUE,)):
+            close_what_it_leaves(order, why=outcome)
             _record(order, "done", f"{order.get_kind_display()}: {outcome}")
     return outcome
 
@@ -170,7 +182,13 @@ def _outcome(effect: Effect) -> str | None:
     if effect.status == EffectStatus.FAILED:
         return f"Nothing was made: {effect.problem}"
     if effect.sub_state == SubState.HELD:
-        return f"{receiver} could not be reached; nothing was sent."
+        unsent = f"{receiver} could not be reached; nothing was sent."
+        original = effect.successor_of_id or effect.compensates_id
+        return (
+            f"{unsent} It is cancelled; to have it all the same, order it anew from {original}."
+            if original
+            else unsent
+        )
     if effect.sub_state == SubState.UNCERTAIN and Effect.objects.filter(_in_review(), id=effect.id).exists():
         return f"Whether {receiver} has it is not known: {effect.problem}"
     return None
@@ -196,19 +214,6 @@ def _record(order: Order, what: str, sentence: str) -> None:
     tell(order)
 
 
-def tell(order: Order) -> None:
-    """Tell the open pages that show this order."""
-    announce(
-        order.workspace_id,
-        f"effect:{order.effect_id}",
-        f"effect:{order.sends_id}",
-        f"run:{order.effect.run_id}",
-        "effects",
-        "approvals",
-        "home",
-    )
-
-
 def ring(order: Order) -> None:
     """Ring a worker once this transaction commits."""
     doorbell.ring_on_commit(ORDER_TASK, [order.id], queue=doorbell.ORDERS)
@@ -222,7 +227,9 @@ def ring_again() -> int:
     rung = 0
     forgets = Effect.objects.filter(durability.held_back())
     found = Order.objects.filter(status=OrderStatus.DUE).exclude(sends__in=waits).exclude(sends__in=forgets)
-    for order_id in found.order_by("asked_at").values_list("id", flat=True)[:200]:
+    # Who was rung for longest ago comes first: those that can't be carried out now keep no other from its turn.
+    turns = found.order_by(F("rung_at").asc(nulls_first=True), "asked_at")
+    for order_id in turns.values_list("id", flat=True)[:A_TURN]:
         if orders.ring_due(order_id, after=RING_AGAIN):
             if not doorbell.ring(ORDER_TASK, [order_id], queue=doorbell.ORDERS):
                 break

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from console.kernel.canonical import JSONValue
 from console.kernel.errors import Refusal
-from effects.models import WouldHave
+from effects.models import Effect, WouldHave
 from effects.states import EffectStatus, Stance
 
 
@@ -20,6 +20,17 @@ class Unpermitted(Refusal):
 
 class OriginLost(Exception):
     """The sender no longer holds its origin: the run was cancelled, or another worker has it."""
+
+
+@dataclass(frozen=True)
+class Inherited:
+    """An effect of an earlier run, whose id the state of a replay or branch carries.
+
+    *is_history*: it was settled before the checkpoint that the run was made from, so its result is part of the state.
+    """
+
+    effect: Effect
+    is_history: bool
 
 
 class Origin(Protocol):
@@ -47,8 +58,16 @@ class Origin(Protocol):
         """The irreversible types that a releaser has permitted it, where its stance is FRESH."""
         return frozenset()
 
-    def recorded_result(self, intended: WouldHave) -> Result | None:  # noqa: ARG002
-        """What the recording says came of this effect, where its stance is EVIDENCE."""
+    def earlier(self, position: str, effect_type: str, command_key: str) -> Effect | None:  # noqa: ARG002
+        """The effect that the nearest earlier run of its lineage made at the same place by the same command."""
+        return None
+
+    def inherited(self, effect_id: str) -> Inherited | None:  # noqa: ARG002
+        """What *effect_id* is, where an earlier run of its lineage made it and not this one."""
+        return None
+
+    def intended_before(self, would_have_id: str) -> WouldHave | None:  # noqa: ARG002
+        """What an earlier simulation of its lineage would have sent under this id."""
         return None
 
     def hold(self) -> None:

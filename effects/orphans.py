@@ -27,6 +27,7 @@ from console.models import User, Workspace
 from effects import moves, receivers
 from effects.contracts import EffectContract, UnknownType, contract, contracts
 from effects.models import Effect, EffectAttempt, OrphanScan, Receiver, Review, Standing, Stop
+from effects.moves import evidence
 from effects.outcomes import found_at_receiver
 from effects.receivers.looking import Listed
 from effects.selectors import belongs_to_another, request_of, revision_of
@@ -37,8 +38,6 @@ from effects.wires import HttpWire
 MARGIN = timedelta(seconds=30)
 #: A visit to a scan ends after this; the next one goes on at the page where it stood, in seconds.
 VISIT = 20.0
-#: As long as the column of a review.
-LONGEST_OBJECT = 200
 #: More objects are not gone through in one scan: ask with a later time.
 MOST_OBJECTS = 1_000_000
 #: A scan that has not ended after this never will.
@@ -333,26 +332,12 @@ def _tell(scan: OrphanScan, promise: EffectContract, objects: Iterable[Listed]) 
 
 
 def _review_orphan(scan: OrphanScan, promise: EffectContract, one: Listed, ids: list[str]) -> None:
-    name, reference, told = scan.receiver.name, one.reference or ids[0], ", ".join(ids)
-    # Some receivers number each kind of object by itself: the same number with another id is another object.
-    numbered = f"{reference} with {told}"[:LONGEST_OBJECT]
+    sentence = (
+        f"{scan.receiver.name} has {one.reference or 'an object'} ({promise.title}), which carries {', '.join(ids)}. "
+        "The ledger has no effect of that id: what was noted of it is lost, or another installation sent it."
+    )
     with transaction.atomic():
-        known = Review.objects.filter(receiver=scan.receiver, provider_object__in=[reference, numbered])
-        if any(told in sentence for sentence in known.values_list("sentence", flat=True)):
-            return
-        _, made = Review.objects.get_or_create(
-            receiver=scan.receiver,
-            provider_object=numbered if known else reference,
-            defaults={
-                "workspace_id": scan.workspace_id,
-                "reason": ReviewReason.ORPHAN,
-                "sentence": (
-                    f"{name} has {one.reference or 'an object'} ({promise.title}), which carries {told}. The ledger "
-                    "has no effect of that id: what was noted of it is lost, or another installation sent it."
-                ),
-            },
-        )
-        if made:
+        if evidence.open_orphan_review(scan.receiver, reference=one.reference, ids=ids, sentence=sentence):
             announce(scan.workspace_id, "reviews", "effects", "home")
 
 

@@ -17,7 +17,7 @@ from effects.evidence import settle as settle_by_evidence
 from effects.models import Effect, Review
 from effects.moves import evidence
 from effects.outcomes import OLD_ERROR, review_if_hopeless, stands_at_old_error
-from effects.selectors import repeatable_by_key, request_of, revision_of, unprobed
+from effects.selectors import granted, repeatable_by_key, request_of, revision_of, unprobed
 from effects.states import Dedup, EffectStatus, ReviewReason, SubState
 from effects.wires import HttpWire
 
@@ -179,7 +179,7 @@ def _open_expired(effect_id: str) -> bool:
 
 
 def _review_key(effect: Effect, sentence: str) -> bool:
-    """The key settles nothing any more: an old error stands under it, it was not probed, or its time is over."""
+    """The key settles nothing any more: an old error stands under it, or it may not go again."""
     if stands_at_old_error(effect):
         return moves.open_review(effect, ReviewReason.CACHED_ERROR, f"{OLD_ERROR} {sentence}")
     reason, why = _why_not_repeated(effect)
@@ -187,11 +187,13 @@ def _review_key(effect: Effect, sentence: str) -> bool:
 
 
 def _why_not_repeated(effect: Effect) -> tuple[ReviewReason, str]:
-    """Of an effect whose key may not go again: because it was not probed, or else because its window has passed."""
-    in_window = Effect.objects.filter(id=effect.id, key_until__gt=Now()).exists()
-    if in_window and (gap := unprobed(effect)):
-        return ReviewReason.UNQUERYABLE, gap
-    return ReviewReason.KEY_EXPIRED, "The time in which its key protects a repeat is over."
+    """Of an effect whose key may not go again: its window has passed, or else it was not probed, or its approval is over."""
+    row = Effect.objects.filter(id=effect.id)
+    if not row.filter(key_until__gt=Now()).exists():
+        return ReviewReason.KEY_EXPIRED, "The time in which its key protects a repeat is over."
+    approved = row.filter(granted()).exists()
+    over = "" if approved else "The approval that it had is over, so it is not sent again by itself."
+    return ReviewReason.UNQUERYABLE, " ".join(why for why in (unprobed(effect), over) if why)
 
 
 def _repeatable(effect: Effect) -> bool:
@@ -247,11 +249,12 @@ def _look(effect: Effect, promise: EffectContract) -> str:
             reference=finding.reference,
             **finding.detail,
         )
-        moves.look_later(effect.id, wait=_before_next_look(effect))
+        wait = _before_next_look(effect, finding.retry_after)
+        moves.look_later(effect.id, wait=wait)
         if finding.found == "absent" and settled and effect.status == EffectStatus.COMPLETED:
             _not_there_any_more(effect, promise)
         elif finding.found == "absent" and settled and fence == effect.fence:
-            _count_absence(effect, promise)
+            _count_absence(effect, promise, wait)
         elif finding.found in ("absent", "unclear"):
             evidence.break_row(effect.id)
             _give_up_looking(effect, promise, finding.sentence)
@@ -278,11 +281,12 @@ def _not_asked(effect: Effect) -> str:
 LOOKED = "A look-up of the receiver answered it."
 
 
-def _before_next_look(effect: Effect) -> timedelta:
-    """1, 2, 4 … seconds after the look that was just made."""
+def _before_next_look(effect: Effect, retry_after: float | None = None) -> timedelta:
+    """1, 2, 4 … seconds after the look that was just made; no sooner than the receiver asked for (at most an hour)."""
+    asked_for = timedelta(seconds=min(retry_after or 0, LONGEST_UNDER_REVIEW.total_seconds()))
     under_review = Review.objects.filter(effect=effect, closed_at=None).exists()
     longest = LONGEST_UNDER_REVIEW if under_review else LONGEST_WAIT
-    return min(timedelta(seconds=2 ** min(effect.looks, 20)), longest)
+    return max(min(timedelta(seconds=2 ** min(effect.looks, 20)), longest), asked_for)
 
 
 def _not_there_any_more(effect: Effect, promise: EffectContract) -> None:
@@ -295,15 +299,14 @@ def _not_there_any_more(effect: Effect, promise: EffectContract) -> None:
         )
 
 
-def _count_absence(effect: Effect, promise: EffectContract) -> None:
+def _count_absence(effect: Effect, promise: EffectContract, wait: timedelta) -> None:
     """One more look in a row that did not find it. Enough of them, where the contract says so, prove that it is not there."""
     settle = timedelta(seconds=promise.settle)
     # Two looks within the settle time are one and the same, also when a person asked for the second.
     just_now = effect.observations.filter(kind="look_up", found="absent", at__gt=Now() - settle)
     count = effect.absences
     if just_now.count() <= 1:
-        wait = max(_before_next_look(effect), settle)
-        count = evidence.count_absence(effect.id, fence=effect.fence, wait=wait)
+        count = evidence.count_absence(effect.id, fence=effect.fence, wait=max(wait, settle))
     looks = "One look" if count == 1 else f"{count} looks in a row"
     if not promise.authoritative or count < promise.looks:
         _give_up_looking(

@@ -11,6 +11,7 @@ from console import doorbell
 from console.access import Actor
 from console.kernel.crypto import seal_json
 from console.kernel.errors import Stale
+from console.kernel.live import announce
 from console.models import Capability
 from effects import moves
 from effects.contracts import Asking, contract
@@ -83,6 +84,7 @@ def decide_order(actor: Actor, approval: Approval, order: Order, decision: Decis
                 revision=approval.revision or effect.revision,
                 problem=f"Rejected by {actor.user.name}: {reason}",
             )
+        close_what_it_leaves(order, why=f"{decided(decision, actor.user.name)}: {reason}")
         return
     if not _grant_for_order(effect, approval) or not orders.second(order.id, by=actor.user):
         raise Stale("The effect has moved since you opened this. Look at it again.")
@@ -106,12 +108,36 @@ def _grant_for_order(effect: Effect, approval: Approval) -> bool:
 
 
 def end_order(order: Order, status: OrderStatus, outcome: str) -> bool:
-    """An order is not carried out: it ends, with its open approval and with the effect that it made for itself."""
+    """An order is not carried out: it ends, with its open approval and with an unsent effect that only orders send."""
     if not orders.end(order.id, status, outcome):
         return False
     Approval.objects.filter(order=order, status=ApprovalStatus.PENDING).update(
         status=ApprovalStatus.CLOSED, ended_at=Now(), ended_why=outcome[:200], version=F("version") + 1
     )
-    if order.sends_id != order.effect_id:
-        moves.cancel_ordered(order.sends_id, why=outcome)
+    close_what_it_leaves(order, why=outcome)
+    tell(order)
     return True
+
+
+def tell(order: Order) -> None:
+    """Tell the open pages that show this order."""
+    announce(
+        order.workspace_id,
+        f"effect:{order.effect_id}",
+        f"effect:{order.sends_id}",
+        f"run:{order.effect.run_id}",
+        "effects",
+        "approvals",
+        "home",
+    )
+
+
+def close_what_it_leaves(order: Order, *, why: str) -> bool:
+    """An order has ended, and what only orders send, a successor or a compensation, is unsent: it is cancelled with it.
+
+    In the transaction in which the order ends. No run would send it, so it would wait on nobody's list, stand in the
+    way of another successor, and count against what may still be taken back.
+    """
+    sends = Effect.objects.get(id=order.sends_id)
+    made_by_order = bool(sends.successor_of_id or sends.compensates_id)
+    return made_by_order and moves.cancel_ordered(sends.id, why=why)

@@ -23,6 +23,7 @@ from effects.states import (
     Decision,
     Dedup,
     EffectStatus,
+    ReviewReason,
     StopScope,
     SubState,
 )
@@ -50,7 +51,9 @@ def approvals_seen_by(actor: Actor) -> QuerySet[Approval]:
 
 
 def approval_seen_by(actor: Actor, approval_id: str) -> Approval:
-    seen = approvals_seen_by(actor).select_related("effect", "order__asked_by", "order__effect__receiver")
+    seen = approvals_seen_by(actor).select_related(
+        "effect", "order__asked_by", "order__effect__receiver", "simulated_for"
+    )
     approval = seen.filter(id=approval_id).first()
     if approval is None:
         raise NotFound(f"There is no approval {approval_id} here.")
@@ -69,7 +72,7 @@ def inbox(actor: Actor) -> QuerySet[Approval]:
         asked |= Q(order__isnull=False) & ~Q(order__asked_by=actor.user)
     return (
         approvals_seen_by(actor)
-        .filter(asked, status=ApprovalStatus.PENDING, expires_at__gt=Now())
+        .filter(asked, status=ApprovalStatus.PENDING, expires_at__gt=Now(), simulated_for=None)
         .order_by("due_at", "-irreversible", "created_at", "id")
     )
 
@@ -324,6 +327,23 @@ def unsent_effects() -> QuerySet[Effect]:
     """
     own = Effect.objects.filter(successor_of=None, compensates=None)
     return own.filter(sub_state__in=list(UNSENT), unresolved=False).exclude(ordered())
+
+
+def dropped(run_id: str) -> QuerySet[Review]:
+    """The open reviews of what the run's nodes made and no longer ask for."""
+    return open_reviews(run_id).filter(reason=ReviewReason.NOT_ASKED_AGAIN)
+
+
+def accepted_as_it_stands() -> Exists:
+    """An effect that its node dropped, and of which a person has said so in a review: its node may go on without it."""
+    return Exists(
+        Review.objects.filter(
+            effect=OuterRef("pk"),
+            reason=ReviewReason.NOT_ASKED_AGAIN,
+            closed_at__isnull=False,
+            settled_by__isnull=False,
+        )
+    )
 
 
 def open_reviews(run_id: str) -> QuerySet[Review]:

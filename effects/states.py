@@ -220,25 +220,12 @@ class StopScope(TextChoices):
     TYPE = "type", "An effect type"
 
 
-class RecoveryStatus(TextChoices):
-    RUNNING = "running", "Running"
-    STOPPED = "stopped", "Stopped"
-    DONE = "done", "Done"
-
-
 class Verdict(TextChoices):
     """What bulk recover would do with an effect."""
 
     DELIVER = "deliver", "Delivered again"
     LOOK = "look", "Looked up first"
     SKIP = "skip", "Left alone"
-
-
-class ItemState(TextChoices):
-    WAITING = "waiting", "Waiting"
-    DONE = "done", "Done"
-    SKIPPED = "skipped", "Left alone"
-    STOPPED = "stopped", "Not reached"
 
 
 class ScanStatus(TextChoices):

@@ -10,6 +10,7 @@ urlpatterns = [
     path("effects/", effects.effects, name="effects"),
     path("effects/<str:effect_id>/", effect.effect, name="effect"),
     path("effects/<str:effect_id>/repeat/", repeat.repeat, name="effect_repeat"),
+    path("effects/<str:effect_id>/preview/", repeat.preview, name="effect_preview"),
     path("effects/<str:effect_id>/deliver-again/", repeat.deliver_again, name="effect_deliver_again"),
     path("effects/<str:effect_id>/send-as-new/", repeat.send_as_new, name="effect_send_as_new"),
     path("effects/<str:effect_id>/compensate/", compensate.compensate, name="effect_compensate"),

@@ -24,6 +24,8 @@ _ADDRESS = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]+@[A-Za-z0-9-]+(\.[A-Za-z
 _FIELD = re.compile(r"\{(\w+)\}")
 #: In a wire's path: the effect's key.
 KEY_FIELD = "effect_id"
+#: In the path of a poll: where the receiver said, as it accepted the command, that it is to be asked about it.
+LOCATION = "{location}"
 _MARK = re.compile(r"<!-- signalbox-effect: (\S{1,200}) -->")
 
 _TYPES = {"json": "application/json", "form": "application/x-www-form-urlencoded"}
@@ -120,6 +122,42 @@ class HttpLookUp:
 
 
 @dataclass(frozen=True)
+class HttpPreview:
+    """Where the receiver shows what is there now of what the effect would change. Asked with a GET, which changes nothing.
+
+    *path* may take fields of the payload and ``{effect_id}``, as the wire's does; empty: it is where the request
+    itself goes. A 404 means that nothing is there. *object* names what the record is wrapped in. *called* says what a
+    field of the payload is called in the record, where that is otherwise. *replaces*: what is not sent would be gone,
+    but for the *own* fields, which the receiver writes itself.
+    """
+
+    path: str = ""
+    object: str = ""
+    called: Mapping[str, str] = field(default_factory=dict)
+    replaces: bool = False
+    own: tuple[str, ...] = ("id", "created_at", "updated_at")
+
+    def as_sent(self, sent: Mapping[str, Any], record: Mapping[str, Any]) -> dict[str, Any]:
+        """What *record* has of the fields that are *sent*, by their names in the payload."""
+        named = {name: self.called.get(name, name).split(".") for name in sent}
+        found = {
+            name: at(record, ".".join(path[:-1])) if path[1:] else record for name, path in named.items()
+        }
+        return {
+            name: found[name][path[-1]]
+            for name, path in named.items()
+            if isinstance(found[name], Mapping) and path[-1] in found[name]
+        }
+
+    def would_go(self, sent: Mapping[str, Any], record: Mapping[str, Any]) -> list[str]:
+        """The fields of *record* that are not sent, where the request replaces the whole of it."""
+        if not self.replaces:
+            return []
+        kept = {*self.own, *(self.called.get(name, name).split(".")[0] for name in sent)}
+        return [name for name in record if name not in kept]
+
+
+@dataclass(frozen=True)
 class HttpListing:
     """Where the receiver lists all that was made since a time, page by page: a path with ``{since}``.
 
@@ -176,7 +214,8 @@ class HttpWire:
     repeated; *replay* is the header, and its value, that marks any repeated answer.
 
     How it is learned later what became of it: *look_up* asks about an effect whose answer was lost; *poll* how far an
-    accepted command is (its path may take ``{reference}``), and without one *look_up* does; *hook* is how the
+    accepted command is, and without one *look_up* does; its path may take ``{reference}``, or be ``{location}``: the
+    address at the receiver that the answer of 202 named in its Location; *hook* is how the
     receiver's webhooks say it. *listing* shows all that was made.
     """
 
@@ -215,14 +254,23 @@ class HttpWire:
         """Whether what is made at the receiver bears the effect's key, so that it can be told from all others."""
         return bool(self.external_id or self.marker or f"{{{KEY_FIELD}}}" in self.path)
 
+    @property
+    def polls_location(self) -> bool:
+        """Whether an accepted command is asked about where its answer said."""
+        return self.poll is not None and LOCATION in self.poll.path
+
     def unusable(self) -> str:
         """Why this wire can't do what it says, in words; empty when it can."""
         if any(name.lower() in ("authorization", "cookie") for name in self.headers):
             return "has credentials in its headers, which are stored: a receiver's secret is added at sending"
         if self.auth == "webhook" and self.key_header != "webhook-id":
             return "signs webhooks but its key does not go into webhook-id"
-        if isinstance(self.look_up, HttpLookUp) and "{reference}" in self.look_up.path:
+        if isinstance(self.look_up, HttpLookUp) and any(
+            said in self.look_up.path for said in ("{reference}", LOCATION)
+        ):
             return "looks up by the receiver's reference, which nobody has when the answer was lost: that is for poll"
+        if self.polls_location and self.command:
+            return "is polled where the receiver says, and names a number of the command: one of them is kept"
         for listing in (self.look_up, self.listing):
             if not isinstance(listing, HttpListing):
                 continue
@@ -285,8 +333,12 @@ class HttpWire:
             }
         ).encode()
 
+    def sent_of(self, payload: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields that the body is made of, but for the effect's own id."""
+        return {name: value for name, value in payload.items() if name not in self.unsent} | dict(self.always)
+
     def _body(self, payload: Mapping[str, Any], key: str) -> dict[str, Any]:
-        body = {name: value for name, value in payload.items() if name not in self.unsent} | dict(self.always)
+        body = self.sent_of(payload)
         if self.external_id:
             body = _with(body, self.external_id.split("."), key)
         if self.marker:

@@ -14,6 +14,7 @@ from console.models import Capability
 from effects import intents
 from effects.commands.repeat import check_words, ordered_by_form, place
 from effects.contracts import Compensates, EffectContract, Payload, contract
+from effects.fresh import fresh_runs, why_blocked
 from effects.models import Effect, Order
 from effects.offers import compensations_of, offers
 from effects.selectors import effect_seen_by, payload_of, revision_of
@@ -47,6 +48,9 @@ def _compensate(
         offer = offers(original, actor)[OrderKind.COMPENSATE]
         if not offer.offered:
             raise AlreadyDone(offer.reason)
+        permitted = fresh_runs([original.run_id]).get(original.run_id)
+        if why := why_blocked(promise.type, promise.reversibility, permitted):
+            raise AlreadyDone(why)
         check_words(original, offer, reason=reason, typed_id="", accepts="")
         amount = _amount(original, promise, plain)
         sends = intents.record_ordered(original, promise, plain, compensates=original, amount_minor=amount)

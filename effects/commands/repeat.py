@@ -12,7 +12,8 @@ from effects import approvals, intents, second_person
 from effects.contracts import contract
 from effects.models import Approval, Effect, Order
 from effects.offers import Offer, offers
-from effects.orders import ring, tell
+from effects.orders import ring
+from effects.second_person import tell
 from effects.selectors import effect_seen_by, payload_of, revision_of
 from effects.states import ApprovalStatus, OrderKind, OrderStatus
 

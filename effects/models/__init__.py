@@ -1,4 +1,5 @@
 from effects.models.approval import Approval, ApprovalDecision
+from effects.models.attachment import Attachment
 from effects.models.command import Command
 from effects.models.effect import Effect, EffectAttempt, EffectRevision, Observation
 from effects.models.hook import HookMessage, HookSource
@@ -15,6 +16,7 @@ from effects.models.would_have import WouldHave
 __all__ = [
     "Approval",
     "ApprovalDecision",
+    "Attachment",
     "Command",
     "Effect",
     "EffectAttempt",

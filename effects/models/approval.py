@@ -12,6 +12,7 @@ from console.models.identity import PrefixedId
 from console.models.workspace import User, Workspace
 from effects.models.effect import Effect
 from effects.models.order import Order
+from effects.models.would_have import WouldHave
 from effects.states import ApprovalStatus, Asked, Decision
 
 
@@ -54,6 +55,14 @@ class Approval(models.Model):
         related_name="approvals",
         help_text="asked for by an order, not a pause",
     )
+    simulated_for = models.ForeignKey(
+        User,
+        null=True,
+        on_delete=models.PROTECT,
+        related_name="+",
+        help_text="asked by a simulation, of its launcher alone; it grants nothing",
+    )
+    would_have = models.ForeignKey(WouldHave, null=True, on_delete=models.PROTECT, related_name="approvals")
     must_say = models.BooleanField(
         default=False, help_text="whoever approves says in words that the risk is taken"
     )
@@ -84,6 +93,11 @@ class Approval(models.Model):
                 condition=Q(status=ApprovalStatus.PENDING, ended_at__isnull=True)
                 | (~Q(status=ApprovalStatus.PENDING) & Q(ended_at__isnull=False)),
                 name="approval_ended_has_time",
+            ),
+            models.CheckConstraint(
+                condition=Q(simulated_for__isnull=True, would_have__isnull=True)
+                | Q(simulated_for__isnull=False, effect__isnull=True, order__isnull=True),
+                name="approval_simulated_grants_nothing",
             ),
             # One revision of one effect is never asked for twice at once.
             models.UniqueConstraint(

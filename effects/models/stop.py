@@ -64,4 +64,6 @@ class Stop(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"{self.get_scope_display()} {self.target}".strip()
+        """What is stopped, as it reads within a sentence."""
+        said = {StopScope.RECEIVER: f"the receiver {self.target}", StopScope.TYPE: f"the type {self.target}"}
+        return said.get(StopScope(self.scope), "everything")

@@ -22,6 +22,10 @@ class WouldHave(models.Model):
     position = models.CharField(max_length=64)
     place = models.JSONField(default=dict)
     node = models.CharField(max_length=200)
+    tool_call_id = models.CharField(max_length=200, blank=True)
+    stands_for = models.CharField(
+        max_length=45, blank=True, help_text="the effect of an earlier run that it is compared with"
+    )
     effect_type = models.CharField(max_length=80)
     contract_version = models.IntegerField()
     command_key = models.CharField(max_length=200)

@@ -534,6 +534,15 @@ def cancel_unsent(run_id: str) -> int:
     )
 
 
+def cancel_dropped(effect_id: str, *, why: str) -> bool:
+    """recorded … held → failed/cancelled, by a person: its node no longer asks for it, and nothing of it was sent."""
+    return bool(
+        unsent_effects()
+        .filter(_OPEN_REVIEW, id=effect_id, status=EffectStatus.PENDING)
+        .update(**_cancelled(why))
+    )
+
+
 def say_why_it_waits(effect_id: str, problem: str) -> bool:
     """Why it is not sent although it is due; the next claim takes the words away."""
     return bool(
@@ -590,6 +599,13 @@ def open_review(effect: Effect, reason: ReviewReason, sentence: str) -> bool:
         defaults={"workspace_id": effect.workspace_id, "sentence": sentence},
     )
     return made
+
+
+def close_not_asked_again(run_id: str, *, why: str) -> int:
+    """What a node dropped is no question any more: the node runs again and may ask for it, or its run is over."""
+    return Review.objects.filter(
+        effect__run_id=run_id, reason=ReviewReason.NOT_ASKED_AGAIN, closed_at__isnull=True
+    ).update(closed_at=Now(), closed_why=why)
 
 
 def settle_as_done(effect_id: str, *, reference: str, answer: bytes) -> bool:

@@ -5,6 +5,7 @@ Two looks or messages about one effect are serialised by the lock on its row, wh
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 from django.db.models import Exists, F, OuterRef, Q, QuerySet
@@ -13,6 +14,9 @@ from django.db.models.functions import Coalesce, Now
 from effects.models import Effect, LookRequest, Receiver, Review
 from effects.moves import CLOSED_BY_EVIDENCE
 from effects.states import Dedup, EffectStatus, ReviewReason, SubState
+
+#: As long as the column of a review.
+LONGEST_OBJECT = 200
 
 
 def _kept_for_people() -> Exists:
@@ -140,11 +144,21 @@ def look_soon(effect_id: str) -> bool:
     )
 
 
-def open_orphan_review(receiver: Receiver, reference: str, sentence: str) -> bool:
-    """The receiver has an object that carries an effect's id which the ledger lacks. One review an object, for good."""
+def open_orphan_review(receiver: Receiver, *, reference: str, ids: Sequence[str], sentence: str) -> bool:
+    """The receiver has an object that carries *ids*, of which the ledger has no row. One review an object, for good.
+
+    *reference*: the receiver's own id of it, empty where it gave none. *sentence* names the ids. Whoever learns of it,
+    a scan or a webhook, comes by here. False: people have been told of this object already.
+    """
+    name, told = reference or ids[0], ", ".join(ids)
+    # Some receivers number each kind of object by itself: the same number with another id is another object.
+    numbered = f"{name} with {told}"[:LONGEST_OBJECT]
+    known = Review.objects.filter(receiver=receiver, provider_object__in=[name, numbered])
+    if any(told in earlier for earlier in known.values_list("sentence", flat=True)):
+        return False
     _, made = Review.objects.get_or_create(
         receiver=receiver,
-        provider_object=reference,
+        provider_object=numbered if known else name,
         defaults={
             "workspace_id": receiver.workspace_id,
             "reason": ReviewReason.ORPHAN,

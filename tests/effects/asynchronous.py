@@ -69,6 +69,22 @@ numbered_seats = replace(
         ),
     ),
 )
+#: The receiver says where it is to be asked.
+located_seats = replace(
+    numbered_seats,
+    type="ledger.located_seats",
+    wire=replace(
+        reserve_seats.wire,
+        look_up=None,
+        listing=None,
+        hook=None,
+        poll=HttpLookUp(
+            "{location}",
+            object="result",
+            progress=Progress("state", frozenset({"done"}), frozenset({"dead"}), reason="error"),
+        ),
+    ),
+)
 #: Two looks in a row prove that it is not there.
 twice_looked_ticket = replace(promises.ticket, type="ledger.twice_looked_ticket", looks=2, settle=0)
 #: The same, with a time between them.
@@ -99,6 +115,7 @@ CONTRACTS: tuple[EffectContract, ...] = (
     blind_seats,
     plain_seats,
     numbered_seats,
+    located_seats,
     twice_looked_ticket,
     slowly_settled_ticket,
     proving_offer,

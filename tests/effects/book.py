@@ -34,7 +34,7 @@ from effects.models import (
     Review,
     WouldHave,
 )
-from effects.origin import OriginLost, Result, Unpermitted
+from effects.origin import Inherited, OriginLost, Result, Unpermitted
 from effects.receivers import Answer
 from effects.states import ApprovalStatus, Asked, Decision, Outcome, ReviewReason, Stance
 from tests.people import World
@@ -71,11 +71,29 @@ class Run:
     unpermitted: str = ""
     stance: Stance = Stance.LIVE
     permitted_types: frozenset[str] = frozenset()
-    recording: dict[str, Result] = field(default_factory=dict)
+    #: The effects of the run that this one replays, and whether they were settled before its checkpoint.
+    lineage: dict[str, bool] = field(default_factory=dict)
 
-    def recorded_result(self, intended: WouldHave) -> Result | None:
-        """By the hash of the payload."""
-        return self.recording.get(intended.request_hash)
+    def earlier(self, position: str, effect_type: str, command_key: str) -> Effect | None:
+        return (
+            Effect.objects.select_related("receiver", "command")
+            .filter(
+                id__in=self.lineage,
+                command__position=position,
+                command__command_key=command_key,
+                effect_type=effect_type,
+            )
+            .first()
+        )
+
+    def inherited(self, effect_id: str) -> Inherited | None:
+        if effect_id not in self.lineage:
+            return None
+        effect = Effect.objects.select_related("receiver", "command").get(id=effect_id)
+        return Inherited(effect, self.lineage[effect_id])
+
+    def intended_before(self, would_have_id: str) -> WouldHave | None:
+        return None
 
     def hold(self) -> None:
         if self.lost:

@@ -7,13 +7,15 @@ from dataclasses import replace
 from demo.contracts import create_offer, open_ticket, send_mail
 from effects.contracts import Asking, Compensates, EffectContract
 from effects.states import Dedup, Reversibility
-from effects.wires import HttpLookUp, HttpWire
+from effects.wires import HttpLookUp, HttpPreview, HttpWire
 
 assert isinstance(create_offer.wire, HttpWire)
 assert isinstance(open_ticket.wire, HttpWire)
 
 offer = replace(create_offer, type="ledger.offer", asking=None)
 asked_offer = replace(create_offer, type="ledger.asked_offer", asking=Asking(group="Sales approvers"))
+#: Several may change one and the same object.
+shared_offer = replace(offer, type="ledger.shared_offer", creates=False)
 #: A total deadline that a test can wait for.
 quick_offer = replace(offer, type="ledger.quick_offer", deadline=1)
 #: Gives up after two tries.
@@ -24,6 +26,10 @@ offer_again = replace(two_tries, type="ledger.offer_again")
 no_window = replace(offer, type="ledger.no_window", retention=0)
 #: By key, and nobody can be asked.
 unasked_key = replace(offer, type="ledger.unasked_key", wire=replace(create_offer.wire, look_up=None))
+#: The same, and a person is asked.
+asked_unasked_key = replace(
+    unasked_key, type="ledger.asked_unasked_key", asking=Asking(group="Sales approvers")
+)
 #: What it echoes is protected.
 masked_offer = replace(offer, type="ledger.masked_offer", mask=("amount_minor", "subject"))
 
@@ -38,6 +44,13 @@ broad_ticket = replace(
         open_ticket.wire,
         look_up=HttpLookUp("/v1/tickets?customer_id=cus_000001", items="data", matches="external_id"),
     ),
+)
+#: Asked for by a list of all that was made.
+listed_ticket = replace(
+    ticket,
+    type="ledger.listed_ticket",
+    authoritative=False,
+    wire=replace(open_ticket.wire, look_up=open_ticket.wire.listing),
 )
 #: No external id and no key: a look-up only, by what the mask shows.
 queried_ticket = replace(ticket, type="ledger.queried_ticket", dedup=Dedup.QUERY, authoritative=False)
@@ -61,6 +74,7 @@ customer_note = EffectContract(
     title="Replace a customer",
     receiver="crm",
     wire=HttpWire(method="PUT", path="/v1/customers/{customer_id}"),
+    preview=HttpPreview(called={"customer_id": "id"}, replaces=True),
     recipient="customer_id",
     customer="customer_id",
     schema={
@@ -77,6 +91,18 @@ customer_note = EffectContract(
         "additionalProperties": False,
     },
     asking=Asking(group="Sales approvers"),
+)
+
+#: Its names are protected, and it is looked at elsewhere than it is sent to.
+masked_note = replace(
+    customer_note,
+    type="ledger.masked_note",
+    mask=("name",),
+    preview=HttpPreview(path="/v1/customers/{customer_id}", called={"customer_id": "id"}, replaces=True),
+)
+#: What is not sent stays.
+patched_note = replace(
+    customer_note, type="ledger.patched_note", preview=HttpPreview(called={"customer_id": "id"})
 )
 
 _CREDIT = {
@@ -100,6 +126,13 @@ credit = replace(
     ),
     compensates=Compensates("ledger.offer", "amount_minor"),
 )
+#: Takes a part of an offer back for good.
+final_credit = replace(
+    credit,
+    type="ledger.final_credit",
+    reversibility=Reversibility.IRREVERSIBLE,
+    compensates=Compensates("ledger.asked_offer", "amount_minor"),
+)
 #: Takes a ticket back as a whole.
 close_ticket = replace(
     credit, type="ledger.close_ticket", title="Close a ticket", compensates=Compensates("ledger.ticket")
@@ -108,20 +141,26 @@ close_ticket = replace(
 CONTRACTS: tuple[EffectContract, ...] = (
     offer,
     asked_offer,
+    shared_offer,
     quick_offer,
     two_tries,
     offer_again,
     no_window,
     unasked_key,
+    asked_unasked_key,
     masked_offer,
     ticket,
     searched_ticket,
     broad_ticket,
+    listed_ticket,
     queried_ticket,
     blind_ticket,
     mail,
     quick_mail,
     customer_note,
+    masked_note,
+    patched_note,
     credit,
+    final_credit,
     close_ticket,
 )

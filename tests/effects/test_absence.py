@@ -278,7 +278,21 @@ def test_effects_that_change_one_object_may_share_its_number(book: Book, odd: Od
     """Where a contract does not say that it creates, two of them with one reference are no clash."""
     book.point(odd(says("201 Created", json.dumps({**OFFER, "id": "off_7"}).encode())).url)
     for key in ("one", "two"):
-        assert isinstance(book.perform(book.propose("ledger.offer", key=key).effect_id), Result)
+        assert isinstance(book.perform(book.propose("ledger.shared_offer", key=key).effect_id), Result)
+
+
+@pytest.mark.parametrize(("effect_type", "receiver"), [("ledger.offer", "crm"), ("ledger.ticket", "desk")])
+def test_the_demos_offers_and_tickets_are_objects_of_their_own(
+    book: Book, odd: Odd, effect_type: str, receiver: str
+) -> None:
+    """As demo.contracts declares them: a receiver that gives two of them one number is not believed."""
+    there = json.dumps({**book.usual(effect_type), "id": "no_7"}).encode()
+    book.point(odd(says("201 Created", there)).url, receiver=receiver)
+    assert isinstance(book.perform(book.propose(effect_type).effect_id), Result)
+    second = book.propose(effect_type, key="two")
+    assert isinstance(book.perform(second.effect_id), Wait)
+    assert book.standing(second.effect_id) == ("pending", "uncertain")
+    assert book.reviews(second.effect_id) == ["mismatch"]
 
 
 # A person asks.

@@ -21,7 +21,7 @@ from effects.models import Effect, Observation, Review
 from effects.origin import Result
 from effects.selectors import request_of, revision_of
 from effects.states import Dedup, ReviewReason
-from effects.wires import HttpWire, Progress
+from effects.wires import HttpLookUp, HttpWire, Progress
 from tests.effects import asynchronous
 from tests.effects.book import Book
 from tests.effects.odd import OddServer, Play, says
@@ -399,6 +399,116 @@ def test_an_unknown_answer_of_a_numbered_command_is_not_looked_up(book: Book) ->
     assert proposal.effect_id not in reconcile.looks_due()
 
 
+# Commands about which the receiver says where to ask.
+
+
+def located(location: str, asked: list[str], *headers: str, answer: bytes = b'{"state": "waiting"}') -> Play:
+    """Accepts with this Location; what is asked about it gets *answer*."""
+
+    def play(request: bytes, connection: socket.socket) -> None:
+        line = request.split(b"\r\n")[0].decode()
+        if line.startswith("POST"):
+            says("202 Accepted", b"", f"Location: {location}")(request, connection)
+        else:
+            asked.append(line)
+            says("200 OK", answer, *headers)(request, connection)
+
+    return play
+
+
+@pytest.mark.parametrize(
+    ("location", "target"),
+    [
+        ("/v1/jobs/17?part=2#end", "/v1/jobs/17?part=2"),
+        ("jobs/17", "/v1/jobs/17"),
+        ("{url}/v1/jobs/17", "/v1/jobs/17"),
+    ],
+)
+def test_it_is_asked_about_where_the_receiver_said(book: Book, odd: Odd, location: str, target: str) -> None:
+    asked: list[str] = []
+    proposal = book.propose("ledger.located_seats")
+    done = b'{"state": "done", "result": {"id": "res_9", "customer_id": "cus_000001", "seats": 40}}'
+    server = odd(says("500 Not yet"))
+    server.play = located(location.replace("{url}", server.url), asked, answer=done)
+    book.point(f"{server.url}/")
+    book.perform(proposal.effect_id)
+    assert book.standing(proposal.effect_id) == ("accepted", "")
+    assert book.effect(proposal.effect_id).provider_reference == target
+
+    assert look(book, proposal.effect_id) == "found"
+
+    assert asked == [f"GET {target} HTTP/1.1"]
+    assert book.standing(proposal.effect_id) == ("completed", "")
+    assert book.effect(proposal.effect_id).provider_reference == "res_9"
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "http://127.0.0.2:9/v1/jobs/17",
+        "{url}0/v1/jobs/17",
+        "//127.0.0.2/v1/jobs/17",
+        "{url}@127.0.0.2/v1/jobs/17",
+        "file:///etc/passwd",
+        "",
+        "/v1/jobs/" + "7" * 300,
+        "/v1/jobs/17 HTTP/1.0",
+        "http://[",
+    ],
+)
+def test_an_address_elsewhere_is_not_asked(book: Book, odd: Odd, location: str) -> None:
+    """The receiver's secret goes with each question."""
+    server = odd(says("500 Not yet"))
+    server.play = located(location.replace("{url}", server.url), [])
+    proposal = book.propose("ledger.located_seats")
+    book.point(server.url, hosts=["127.0.0.1", "127.0.0.2"])
+    book.perform(proposal.effect_id)
+    assert book.standing(proposal.effect_id) == ("accepted", "")
+    assert book.effect(proposal.effect_id).provider_reference == ""
+
+    assert look(book, proposal.effect_id) == "unclear"
+
+    assert len(server.requests) == 1
+    [said] = book.effect(proposal.effect_id).observations.all()
+    assert said.sentence == "The receiver accepted it without an address to ask at."
+
+
+# When the receiver wants to be asked again.
+
+
+@pytest.mark.parametrize(("asked_for", "seconds"), [("120", 120), ("999999", 3600), ("0", 1), ("soon", 1)])
+def test_a_poll_that_is_to_wait_puts_the_next_one_off(
+    book: Book, odd: Odd, asked_for: str, seconds: int
+) -> None:
+    """Within bounds: never sooner than it would be anyway, and at most an hour later."""
+    server = odd(located("/v1/jobs/17", [], f"Retry-After: {asked_for}"))
+    proposal = book.propose("ledger.located_seats")
+    book.point(server.url)
+    book.perform(proposal.effect_id)
+    assert look(book, proposal.effect_id) == "under_way"
+    waits = due_in(proposal.effect_id)
+    assert timedelta(seconds=seconds - 1) < waits <= timedelta(seconds=seconds)
+
+
+def test_a_look_up_that_comes_too_soon_is_put_off_too(book: Book, odd: Odd) -> None:
+    """Also where it says nothing else, and where it lists."""
+    for number, effect_type in enumerate(("ledger.ticket", "ledger.listed_ticket")):
+        proposal = book.propose(effect_type, key=str(number))
+        book.witness.order("drop_before")
+        book.perform(proposal.effect_id)
+        book.point(odd(says("429 Too Many Requests", b"", "Retry-After: 90")).url, receiver="desk")
+        assert look(book, proposal.effect_id) == "unclear"
+        assert timedelta(seconds=89) < due_in(proposal.effect_id) <= timedelta(seconds=90)
+        book.point(book.witness.receiver, receiver="desk")
+
+
+def due_in(effect_id: str) -> timedelta:
+    """How long after it was looked at it is looked at again, by the database's clock."""
+    effect = Effect.objects.get(id=effect_id)
+    assert effect.due_at is not None
+    return effect.due_at - effect.updated_at
+
+
 # Contracts that could never tell the end.
 
 WIRE = asynchronous.seats.wire
@@ -412,6 +522,14 @@ UNUSABLE = {
     "looked up by a number that nobody has": replace(
         asynchronous.seats,
         wire=replace(WIRE, look_up=replace(WIRE.look_up, path="/v1/jobs/{reference}")),  # type: ignore[type-var]  # an HttpLookUp
+    ),
+    "looked up where nobody has said": replace(
+        asynchronous.seats,
+        wire=replace(WIRE, look_up=replace(WIRE.look_up, path="{location}")),  # type: ignore[type-var]
+    ),
+    "polled by two": replace(
+        asynchronous.located_seats,
+        wire=replace(WIRE, command="job", poll=HttpLookUp("{location}")),
     ),
     "proves absence of what is under way": replace(
         asynchronous.plain_seats, dedup=Dedup.NATURAL, authoritative=True

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.db import IntegrityError, ProgrammingError, transaction
+from django.db.models.functions import Now
 
 from console.kernel.errors import AlreadyDone, Forbidden, Invalid, NotFound
 from console.models import AuditEvent
@@ -79,6 +80,24 @@ def test_what_is_about_to_be_taken_back_counts(book: Book) -> None:
         credit(book, original, amount_minor=301)
     decide(book, first, Decision.REJECT, reason="Not yet.")
     assert left(book, original) == 1000
+
+
+def test_what_could_not_be_sent_counts_no_more(book: Book) -> None:
+    original = completed(book)
+    order = credit(book, original)
+    agree(book, order)
+    assert left(book, original) == 600
+    book.point("http://127.0.0.1:9")
+    carry_out(order)
+    Effect.objects.filter(id=order.sends_id).update(give_up_at=Now(), due_at=Now())
+    assert "could not be reached" in carry_out(order)
+    assert book.standing(order.sends_id) == ("failed", "cancelled")
+    assert left(book, original) == 1000
+    book.point(book.witness.receiver)
+    again = credit(book, original, amount_minor=1000)
+    agree(book, again)
+    assert "has it as" in carry_out(again)
+    assert left(book, original) == 0
 
 
 def test_two_at_once_do_not_pass_it_together(kept: Book) -> None:

@@ -14,7 +14,7 @@ from runs.states import Failure, RunStatus
 ROOT = Path(__file__).parents[2]
 
 
-@pytest.mark.parametrize("name", ["states.md", "roles.md", "catalogue.md"])
+@pytest.mark.parametrize("name", ["states.md", "roles.md", "commands.md", "catalogue.md"])
 def test_the_file_is_what_the_modules_say(name: str) -> None:
     """Otherwise: run `manage.py make_docs`."""
     assert (ROOT / "docs" / name).read_text() == make_docs.documents()[name]

@@ -111,10 +111,21 @@ def test_a_proof_keeps_its_first_moment(book: Book, sent: tuple[Effect, EffectAt
 
 def test_one_orphan_is_reviewed_once_for_good(book: Book) -> None:
     receiver = book.effect(book.propose().effect_id).receiver
-    assert evidence.open_orphan_review(receiver, "off_9", "?")
+    one, other = "eff_" + "0" * 32, "eff_" + "1" * 32
+
+    def told(reference: str, key: str) -> bool:
+        return evidence.open_orphan_review(
+            receiver, reference=reference, ids=[key], sentence=f"crm has {reference}, which carries {key}."
+        )
+
+    assert told("off_9", one)
     Review.objects.filter(provider_object="off_9").update(closed_at=Now())
-    assert not evidence.open_orphan_review(receiver, "off_9", "?")
-    assert evidence.open_orphan_review(receiver, "off_10", "?")
+    assert not told("off_9", one)
+    assert told("off_10", one)
+    # Where each kind of object is numbered by itself, one number stands for several.
+    assert told("off_9", other)
+    assert not told("off_9", other)
+    assert Review.objects.filter(provider_object=f"off_9 with {other}").count() == 1
 
 
 def test_every_move_is_tried_here() -> None:

@@ -198,9 +198,12 @@ def test_the_sweep_and_the_senders_answer_at_once_settle_it_once(kept: Book) -> 
         proposal = kept.propose(key=str(number))
         _, attempt = kept.claim(proposal.effect_id)
         kept.lose(proposal.effect_id)
+        found = {**FOUND, "reference": f"off_{number}"}
         race = [
             lambda: reconcile.lose_leases(),
-            lambda a=attempt, e=proposal.effect_id: kept.settle(e, a, Outcome.COMPLETED, **FOUND),
+            lambda a=attempt, e=proposal.effect_id, found=found: kept.settle(
+                e, a, Outcome.COMPLETED, **found
+            ),
         ]
         answers = at_once(2, lambda i, race=race: race[i]())  # type: ignore[misc]
         assert not [one for one in answers if isinstance(one, Exception)], answers

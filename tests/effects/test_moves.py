@@ -243,6 +243,13 @@ CASES: dict[str, Case] = {
         {"nothing is proven": {"absent_at": None}},
         under_review=ReviewReason.CACHED_ERROR,
     ),
+    "cancel_dropped": Case(
+        lambda effect, _: moves.cancel_dropped(effect.id, why="its node asks for it no more"),
+        pending(
+            SubState.RECORDED, SubState.AWAITING_APPROVAL, SubState.READY, SubState.BACKOFF, SubState.HELD
+        ),
+        under_review=ReviewReason.NOT_ASKED_AGAIN,
+    ),
     "make_ready_by_order": Case(
         lambda effect, _: moves.make_ready_by_order(effect.id, granted_by=None, valid=MINUTE),
         pending(SubState.HELD) | {REFUSED},
@@ -499,6 +506,15 @@ def test_evidence_closes_only_the_reviews_that_it_answers(book: Book) -> None:
     assert set(book.reviews(effect.id)) == set(ReviewReason.values) - answered
 
 
+def test_continue_closes_only_the_question_of_what_was_dropped(book: Book) -> None:
+    effect = book.effect(book.propose().effect_id)
+    for reason in ReviewReason:
+        moves.open_review(effect, reason, "?")
+    assert moves.close_not_asked_again("run_of_another", why="continued") == 0
+    assert moves.close_not_asked_again(effect.run_id, why="continued") == 1
+    assert set(book.reviews(effect.id)) == set(ReviewReason.values) - {"not_asked_again"}
+
+
 def test_every_move_is_tried_here() -> None:
     """A move that somebody adds must be added here too."""
     public = {
@@ -516,6 +532,7 @@ def test_every_move_is_tried_here() -> None:
         "close_answered_reviews",
         "close_overridden_reviews",
         "close_review",
+        "close_not_asked_again",
         "propose_settling",
         "drop_proposal",
         "note_clock",

@@ -6,15 +6,17 @@ from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
+from django.db.models import F
 from django.db.models.functions import Now
 
 from effects import moves, reconcile, selectors
 from effects.contracts import contract
 from effects.ledger import Wait
 from effects.models import Effect, EffectAttempt, Probe, Receiver, Review
+from effects.offers import offers
 from effects.origin import Result
 from effects.selectors import repeatable_by_key
-from effects.states import ReviewReason
+from effects.states import OrderKind, ReviewReason
 from tests.effects.book import Book
 from tests.people import probe_of
 
@@ -189,6 +191,42 @@ def test_a_window_that_has_passed_is_told_as_that(book: Book, left: Left) -> Non
     Effect.objects.filter(id=effect_id).update(key_until=Now() - timedelta(seconds=1), due_at=Now())
     reconcile.review_expired_keys()
     assert book.reviews(effect_id) == ["key_expired"]
+
+
+def test_an_approval_that_is_over_is_told_as_that(book: Book) -> None:
+    """Neither the key's window nor a probe is the reason."""
+    effect = book.approved("ledger.asked_unasked_key")
+    book.witness.order("drop_after_commit")
+    book.perform(effect.id)
+    Effect.objects.filter(id=effect.id).update(grant_until=Now() - timedelta(seconds=1), due_at=Now())
+    assert reconcile.review_expired_keys() == 1
+    assert book.reviews(effect.id) == ["unqueryable"]
+    assert "The approval that it had is over, so it is not sent again by itself." in _sentence(effect.id)
+    assert "time" not in _sentence(effect.id)
+    [why, *_] = offers(book.effect(effect.id))[OrderKind.DELIVER_AGAIN].warnings
+    assert why == "The approval that it had is over. The key still protects a repeat."
+
+
+@pytest.mark.parametrize(
+    ("probes", "passed_since", "why"),
+    [
+        (_none, timedelta(0), "Whether crm knows its keys is not shown"),
+        (_failed, timedelta(0), "Whether crm knows its keys is not shown"),
+        (_none, timedelta(days=30), "The time in which the key protects a repeat is over"),
+    ],
+)
+def test_the_screen_says_which_of_them_it_is(
+    book: Book, left: Left, probes: Probes, passed_since: timedelta, why: str
+) -> None:
+    left(probes, "ledger.unasked_key")
+    effect_id = book.propose("ledger.unasked_key").effect_id
+    book.witness.order("drop_after_commit")
+    book.perform(effect_id)
+    Effect.objects.filter(id=effect_id).update(key_until=F("key_until") - passed_since)
+    offer = offers(book.effect(effect_id))[OrderKind.DELIVER_AGAIN]
+    assert offer.overrides
+    assert why in offer.warnings[0]
+    assert offer.warnings[1] == "If the first one did arrive, it will exist twice."
 
 
 # By natural key

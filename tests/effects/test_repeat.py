@@ -359,6 +359,40 @@ def test_R3_a_request_that_nobody_answers_ends_the_order(book: Book) -> None:
     assert book.outcomes(effect_id) == ["unknown"]
 
 
+def test_the_end_of_an_order_by_expiry_is_told_to_open_pages(
+    book: Book, monkeypatch: pytest.MonkeyPatch, django_capture_on_commit_callbacks: Any
+) -> None:
+    proposal = book.propose()
+    book.perform(proposal.effect_id)
+    order = send_as_new(book, proposal.effect_id)
+    request = second_request_of(order)
+    Approval.objects.filter(id=request.id).update(expires_at=Now())
+    told: set[str] = set()
+    monkeypatch.setattr("console.kernel.live.publish", lambda workspace, topics: told.update(topics))
+    with django_capture_on_commit_callbacks(execute=True):
+        assert approvals.expire(request.id)
+    assert {f"effect:{order.effect_id}", f"effect:{order.sends_id}", "effects", "approvals"} <= told
+    assert book.standing(order.sends_id) == ("failed", "cancelled")
+
+
+def test_orders_that_can_not_go_keep_no_other_from_its_turn(
+    book: Book, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rung: list[str] = []
+    monkeypatch.setattr(orders, "A_TURN", 1)
+    monkeypatch.setattr(orders, "RING_AGAIN", timedelta(0))
+
+    def ring(task: str, args: list[str], *, queue: str) -> bool:
+        rung.extend(args)
+        return True
+
+    monkeypatch.setattr("console.doorbell.ring", ring)
+    due = [deliver_again(book, held(book, key=key)).id for key in ("one", "two", "three")]
+    for _ in due:
+        assert orders.ring_again() == 1
+    assert rung == due
+
+
 # --- R4: once, and asked again --------------------------------------------------------------------------------------
 
 
@@ -525,6 +559,37 @@ def test_an_order_whose_receiver_asks_to_wait_is_carried_out_later(book: Book) -
     assert "has it as" in carry_out(order)
     assert book.outcomes(effect_id)[-2:] == ["not_sent", "completed"]
     assert book.witness.rx == (1, 2)
+
+
+def test_a_successor_that_could_not_be_sent_ends_with_its_order(book: Book) -> None:
+    """Held, no run would send it, nobody would see it, and no other could be ordered."""
+    proposal = book.propose("ledger.two_tries")
+    book.perform(proposal.effect_id)
+    order = send_as_new(book, proposal.effect_id)
+    agree(book, order)
+    book.point("http://127.0.0.1:9")
+    assert carry_out(order).startswith("waits")
+    book.make_due(order.sends_id)
+    assert f"order it anew from {proposal.effect_id}" in carry_out(order)
+    assert refreshed(order).status == OrderStatus.DONE
+    assert book.standing(order.sends_id) == ("failed", "cancelled")
+    assert "nothing was sent" in book.effect(order.sends_id).problem
+    book.point(book.witness.receiver)
+    again = send_as_new(book, proposal.effect_id)
+    agree(book, again)
+    assert "has it as" in carry_out(again)
+    assert book.witness.rx == (2, 2)
+
+
+def test_a_runs_own_effect_that_could_not_be_sent_stays_held_for_its_run(book: Book) -> None:
+    effect_id = held(book)
+    order = deliver_again(book, effect_id)
+    book.point("http://127.0.0.1:9")
+    assert carry_out(order).startswith("waits")
+    book.make_due(effect_id)
+    assert carry_out(order) == "crm could not be reached; nothing was sent."
+    assert book.standing(effect_id) == ("pending", "held")
+    assert moves.make_ready_again(effect_id)
 
 
 def test_an_order_whose_approval_is_over_ends_and_says_so(book: Book) -> None:

@@ -41,18 +41,64 @@ def test_evidence_returns_the_recording_and_asks_nobody(book: Book) -> None:
     original = book.propose()
     done = book.perform(original.effect_id)
     assert isinstance(done, Result)
-    run = origin(book, Stance.EVIDENCE, recording={original.request_hash: done})
+    run = origin(book, Stance.EVIDENCE, lineage={original.effect_id: False})
     again = book.propose(run=run)
+    assert again == original, "the state comes out as it was recorded"
     assert book.perform(again.effect_id, run=run) == done
     assert book.witness.rx == (1, 1)
+    (would_be,) = WouldHave.objects.filter(run_id=run.run_id)
+    assert (would_be.stands_for, would_be.request_hash) == (original.effect_id, original.request_hash)
+
+
+def test_evidence_has_no_result_for_another_payload(book: Book) -> None:
+    original = book.propose()
+    book.perform(original.effect_id)
+    run = origin(book, Stance.EVIDENCE, lineage={original.effect_id: False})
     other = book.propose(run=run, amount_minor=7)
-    with pytest.raises(NotRecorded, match="no recorded result"):
+    with pytest.raises(NotRecorded, match="no recorded result") as missing:
         book.perform(other.effect_id, run=run)
+    assert missing.value.intended.stands_for == original.effect_id
     assert book.witness.rx == (1, 1)
+
+
+@pytest.mark.parametrize("stance", [Stance.FRESH, Stance.SIMULATION])
+def test_what_was_settled_before_the_checkpoint_is_history(book: Book, stance: Stance) -> None:
+    original = book.propose()
+    done = book.perform(original.effect_id)
+    run = origin(book, stance, lineage={original.effect_id: True})
+    assert book.perform(original.effect_id, run=run) == done
+    assert book.witness.rx == (1, 1)
+    assert not Effect.objects.filter(run_id=run.run_id).exists()
+    assert not WouldHave.objects.filter(run_id=run.run_id).exists()
+
+
+def test_what_came_after_the_checkpoint_is_this_runs_own_to_bring_about(book: Book) -> None:
+    original = book.propose()
+    book.perform(original.effect_id)
+    run = origin(book, Stance.FRESH, lineage={original.effect_id: False})
+    assert isinstance(book.perform(original.effect_id, run=run), Wait)
+    own = Effect.objects.get(run_id=run.run_id)
+    assert own.id != original.effect_id
+    assert own.request_hash == original.request_hash
+    assert book.witness.rx == (1, 1)
+    book.decide(book.ask(own.id, run=run))
+    result = book.perform(original.effect_id, run=run)
+    assert isinstance(result, Result)
+    assert result.effect_id == own.id
+    assert book.witness.rx == (2, 2)
+
+
+def test_a_run_that_is_of_no_lineage_acts_on_no_others_effect(book: Book) -> None:
+    original = book.propose()
+    for stance in (Stance.FRESH, Stance.SIMULATION, Stance.EVIDENCE):
+        with pytest.raises(Conflict):
+            book.perform(original.effect_id, run=origin(book, stance))
+    assert book.witness.rx == (0, 0)
 
 
 def test_a_simulation_is_answered_by_the_double(book: Book, monkeypatch: pytest.MonkeyPatch) -> None:
     run = origin(book, Stance.SIMULATION)
+    _deploy(monkeypatch, replace(offer, double=None))
     without = book.propose(run=run)
     with pytest.raises(NoDouble, match="declares no double"):
         book.perform(without.effect_id, run=run)

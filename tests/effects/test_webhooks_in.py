@@ -18,6 +18,7 @@ from console.kernel.ids import new_id
 from console.models import AuditEvent
 from demo.receiver.loopback import Request
 from effects import hooks, moves, reconcile
+from effects.evidence import settle as settle_by_evidence
 from effects.ledger import Refused, Wait
 from effects.models import Effect, HookMessage, Observation, Review
 from effects.origin import Result
@@ -409,6 +410,39 @@ def test_a_failure_before_the_answer_is_settled_by_the_sweep(kept: Book, letterb
     assert kept.witness.rx == (0, 1)
 
 
+def test_what_can_not_be_settled_keeps_no_other_from_its_turn(
+    book: Book, postbox: Postbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two that were told of while their sender had them; of the first it was said since that it is under way."""
+    monkeypatch.setattr(hooks, "A_TURN", 1)
+    first, second = (accepted(book, "ledger.told_seats", key=key) for key in ("one", "two"))
+    for effect_id in (first, second):
+        moves.observe(book.effect(effect_id), "webhook", "failed", "The receiver says that it has failed.")
+    moves.observe(book.effect(first), "webhook", "under_way", "The receiver says that it goes on.")
+    assert hooks.settle_what_was_told() == 1
+    assert book.standing(first) == ("accepted", "")
+    assert book.standing(second) == ("failed", "refused")
+    assert hooks.settle_what_was_told() == 0
+
+
+def test_one_that_fails_to_be_settled_holds_up_no_other(
+    book: Book, postbox: Postbox, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    first, second = (accepted(book, "ledger.told_seats", key=key) for key in ("one", "two"))
+    for effect_id in (first, second):
+        moves.observe(book.effect(effect_id), "webhook", "failed", "The receiver says that it has failed.")
+
+    def breaks(effect: Effect, *given: Any, **more: Any) -> None:
+        if effect.id == first:
+            raise RuntimeError("broken")
+        settle_by_evidence(effect, *given, **more)
+
+    monkeypatch.setattr(hooks, "settle", breaks)
+    assert hooks.settle_what_was_told() == 1
+    assert book.standing(second) == ("failed", "refused")
+    assert f"what was told of {first} could not be settled" in caplog.text
+
+
 def test_a_failure_told_of_an_earlier_sending_settles_no_later_one(kept: Book) -> None:
     """Refused, made ready again, sent again: what was said before is about the past."""
     postbox = Postbox(kept)
@@ -688,6 +722,10 @@ def test_an_object_with_an_id_of_ours_that_no_row_has_is_an_orphan(book: Book, p
     before = rows_of_all_tables()
     assert postbox.tell(key) == "ignored"
     assert rows_of_all_tables() == before
+    # The same number with another id is another object, as it is to an orphan scan.
+    other = "eff_" + "1" * 32
+    assert postbox.tell(other) == "taken"
+    assert Review.objects.filter(provider_object=f"res_000001 with {other}").count() == 1
 
 
 @pytest.mark.parametrize("status", ["failed", "processing"])
