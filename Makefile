@@ -32,7 +32,7 @@ battery: $(DEV_STAMP)  ## run the failure battery alone, print its table and wri
 		--ignore tests/battery/test_table.py $(ARGS)
 
 model: $(DEV_STAMP)  ## play the model test at length (20,000 steps) and print its figures
-	@SIGNALBOX_ENV=test SIGNALBOX_MODEL_STEPS=$${SIGNALBOX_MODEL_STEPS:-20000} \
+	@SIGNALBOX_ENV=test PYTHONHASHSEED=0 SIGNALBOX_MODEL_STEPS=$${SIGNALBOX_MODEL_STEPS:-20000} \
 		SIGNALBOX_MODEL_SEED=$${SIGNALBOX_MODEL_SEED:-0} exec $(BIN)/python -m pytest -q tests/model/test_model.py $(ARGS)
 
 trials: $(DEV_STAMP)  ## kill workers at random moments, a thousand times (ARGS="--kills 100"), and print what became of it

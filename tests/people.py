@@ -50,6 +50,10 @@ class World:
     def second_approver(self) -> User:
         return self._approver("second_approver")
 
+    @cached_property
+    def third_approver(self) -> User:
+        return self._approver("third_approver")
+
     def _approver(self, name: str) -> User:
         user = self.person(name, Role.APPROVER)
         group, _ = Group.objects.get_or_create(workspace=self.workspace, name="Sales approvers")
@@ -140,11 +144,11 @@ def probe_of(receiver: Receiver, promise: EffectContract, **fields: Any) -> Prob
     )
 
 
-def make_world(name: str = "acme") -> World:
-    """A new workspace that has enabled every workflow there is."""
+def make_world(name: str = "acme", *, workspace_id: str = "") -> World:
+    """A new workspace that has enabled every workflow there is. *workspace_id*: for what is to come out the same again."""
     number = next(_numbers)
     workspace = Workspace.objects.create(
-        id=f"{name}-{os.getpid()}-{number}",
+        id=workspace_id or f"{name}-{os.getpid()}-{number}",
         name=name.title(),
         workflows=list(WorkflowVersion.objects.values_list("name", flat=True).distinct()),
     )

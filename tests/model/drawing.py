@@ -19,6 +19,8 @@ STOPS = st.sampled_from(
     + [frozenset({one}) for one in Stop]
     + [frozenset({Stop.BEFORE, Stop.ARRIVED}), frozenset({Stop.ARRIVED, Stop.ANSWERED})]
 )
+#: Of a sender that is to be held up, mostly.
+HELD_UP = st.sampled_from([frozenset({one}) for one in Stop] * 3 + [frozenset(Stop), GOES_THROUGH])
 #: Whether a run comes before there is something for it to do, as a message that comes twice makes it.
 SOON = st.sampled_from([False, False, True])
 #: Mostly it lives. A visit makes about fifteen statements.

@@ -76,6 +76,9 @@ class Ending(Passing, Deciding, Reviewing, Ordering, Stopping):
 
     def _people_act(self) -> None:
         """One turn of everybody at what is before them."""
+        # The sweep goes round whether anything moves or not: what nobody decided in time has to be asked anew.
+        self.errand("the sweep", self._duties)
+        self.the_ledger_is_right()
         self.story.append("— people settle what is before them")
         for stop in self.standing_stops():
             self.lift(stop, "releaser")
@@ -85,7 +88,8 @@ class Ending(Passing, Deciding, Reviewing, Ordering, Stopping):
                 self.the_ledger_is_right()
         for approval in self.judge.rows["approval"].values():
             if approval["order_id"] is None and approval["status"] == ApprovalStatus.PENDING:
-                for by in ("approver", "second_approver"):
+                # Two may both have edited it, and then neither may approve it.
+                for by in ("approver", "second_approver", "third_approver"):
                     self.decide_about(approval["id"], Decision.APPROVE, by)
         for order in self.open_orders(OrderStatus.AWAITING_SECOND):
             for by in ("second_releaser", "releaser"):

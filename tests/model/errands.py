@@ -36,7 +36,10 @@ _BOUNDARIES = ("SAVEPOINT", "RELEASE SAVEPOINT", "ROLLBACK TO SAVEPOINT")
 
 @dataclass
 class Errand:
-    """*stops*: where it is to stand still. *dies_before*: the number of the statement that it does not live to make."""
+    """*stops*: where it is to stand still. *dies_before*: the number of the statement that it does not live to make.
+
+    *attempt_id*: the attempt whose request it is sending, or has sent.
+    """
 
     words: str
     effect_id: str
@@ -47,6 +50,7 @@ class Errand:
     dies_before: int | None = None
     statements: int = 0
     stands: Stop | None = None
+    attempt_id: int | None = None
     killed: bool = False
     error: Exception | None = None
     result: Any = None

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 
 from effects.contracts import contract
 from effects.states import OPEN_ORDERS, OVERRIDABLE, Dedup, Outcome
-from tests.model import rows
 from tests.model.figures import Figures
 from tests.model.outside import Outside
-from tests.model.rows import Row, Rows
+from tests.model.rows import Reading, Row, Rows
 
 _NO_ANSWER_NEEDED = (Outcome.NOT_SENT, Outcome.SENDING, Outcome.UNKNOWN)
 
@@ -31,7 +30,7 @@ class Judge:
     *may_leave_failed*: what the step at hand may make ready again; *must_stay*: what it may not touch.
     """
 
-    workspace_id: str
+    reading: Reading
     outside: Outside
     figures: Figures
     commanded: dict[str, str] = field(default_factory=dict)
@@ -51,7 +50,7 @@ class Judge:
 
     def look(self) -> Rows:
         """Every rule there is, on the rows as they are now. Raises Wrong with what does not hold, in words."""
-        now = rows.read(self.workspace_id)
+        now = self.reading.rows()
         if self.before is not None:
             self._what_is_final_stands(self.before, now)
             self._whatever_went_might_go(self.before, now)

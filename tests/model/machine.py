@@ -30,10 +30,11 @@ from effects.states import Dedup
 from tests.model.clock import Clock, governs
 from tests.model.errands import Errand, Stop, counted_statements
 from tests.model.faults import Fault, View
-from tests.model.figures import Figures
+from tests.model.figures import BETWEEN, Figures
 from tests.model.judge import Judge, Wrong, require
 from tests.model.outside import Outside, stands_for_the_network
 from tests.model.promises import CONTRACTS
+from tests.model.rows import Reading
 from tests.people import World
 
 __all__ = ["Core", "Intent", "ModelRun"]
@@ -127,7 +128,8 @@ class Core(RuleBasedStateMachine):
         self.clock = Clock()
         self.outside = Outside(self.clock)
         self.workspace_id = self.setting.world.workspace.id
-        self.judge = Judge(self.workspace_id, self.outside, self.figures)
+        reading = Reading(self.workspace_id)
+        self.judge = Judge(reading, self.outside, self.figures)
         self.runs = [ModelRun(self.workspace_id, f"run_model_{self.setting.share}_{n}") for n in range(2)]
         self.intents: list[Intent] = []
         #: Successors and compensations: made by people's orders, visited by no run.
@@ -143,6 +145,7 @@ class Core(RuleBasedStateMachine):
             cursor.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
         self._open.enter_context(governs(self.clock))
         self._open.enter_context(counted_statements())
+        self._open.enter_context(reading.notices())
         self._open.enter_context(stands_for_the_network(self.outside))
         # Nobody is rung for: a worker comes when the machine lets one come.
         self._open.enter_context(mock.patch.object(doorbell, "ring", return_value=True))
@@ -196,7 +199,7 @@ class Core(RuleBasedStateMachine):
             self.figures.stood[errand.stands] += 1
             self.story[-1] += f" — held up {errand.stands}"
         elif errand.killed:
-            self.figures.kills["between two statements"] += 1
+            self.figures.kills[BETWEEN] += 1
             self.story[-1] += f" — killed before its statement {errand.statements}"
         elif errand.error is not None and not isinstance(errand.error, (Refusal, OriginLost)):
             raise errand.error

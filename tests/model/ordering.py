@@ -131,6 +131,9 @@ class Ordering(Core):
         if asked is None:
             self.story[-1] += " — nobody is asked about it"
             return
+        if agrees:
+            # One that was refused for good is made ready by this, with the grant.
+            self.judge.may_leave_failed.add(order.sends_id)
         self.command(
             "second",
             lambda: approvals.decide(

@@ -181,6 +181,7 @@ class Outside:
             fault=errand.fault,
         )
         self.deliveries.append(delivery)
+        errand.attempt_id = delivery.attempt_id
         errand.may_stop(Stop.BEFORE)
         if delivery.fault == Fault.UNREACHABLE:
             raise httpcore.ConnectError("nobody listens there")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable
-from datetime import datetime
 from typing import Any
 
 from django.db import transaction
@@ -17,12 +16,19 @@ from effects import approvals, moves, reconcile, restored
 from effects.commands import ask_receiver
 from effects.contracts import contract
 from effects.models import Approval
-from effects.states import ApprovalStatus
-from tests.model.drawing import DEATHS, MOMENTS, STOPS, VIEWS, WAITS, WHICH, some_intent
-from tests.model.errands import Stop
-from tests.model.faults import View
+from effects.states import ApprovalStatus, Dedup, Outcome, SubState
+from tests.model import faults
+from tests.model.drawing import DEATHS, HELD_UP, MOMENTS, STOPS, VIEWS, WAITS, WHICH, some_intent
+from tests.model.errands import Errand, Stop
+from tests.model.faults import Fault, View
 from tests.model.machine import Intent, rule
 from tests.model.sending import Sending
+
+#: What a sender and the one that overtakes it meet: mostly an honest receiver, so that there is something to be late for.
+_MEETS = st.sampled_from([Fault.NONE] * 4 + [*faults.LOST, *faults.UNSENT, *faults.REFUSED])
+MEETS_TWO = st.tuples(_MEETS, _MEETS)
+#: Whether a look-up comes between them.
+LOOKS = st.none() | VIEWS
 
 
 class Passing(Sending):
@@ -37,7 +43,7 @@ class Passing(Sending):
     @rule(which=WHICH, moment=MOMENTS)
     def wait_for(self, which: int, moment: str) -> None:
         intent = self.intent(which)
-        until: datetime | None = getattr(self.effect(intent), moment)
+        until = self.judge.rows.moment(intent.effect_id, moment)
         seconds = max(0.0, (until - self.clock.now).total_seconds()) + 0.01 if until else 0.5
         self.step("wait", f"{seconds:g} seconds pass, just past “{intent.called}”'s {moment}")
         self.outside.pass_time(seconds)
@@ -48,12 +54,97 @@ class Passing(Sending):
         """The lease of a sender that is held up, or dead, runs out, and the sweep finds that."""
         found = self.in_flight()
         intent = found[which % len(found)]
-        lease = self.effect(intent).lease_until
-        assert lease is not None
         self.step(
             "take for lost",
             f"the lease of “{intent.called}” runs out, and the sweep takes its sender for lost",
         )
+        self._past_its_lease(intent)
+
+    @precondition(lambda self: bool(self.may_be_overtaken()) or self.sendable() > 0)
+    @rule(
+        which=WHICH,
+        at=st.sampled_from(list(Stop)),
+        meets=MEETS_TWO,
+        looks=LOOKS,
+        stops=HELD_UP,
+        goes_on=st.booleans(),
+    )
+    def overtake(
+        self,
+        which: int,
+        at: Stop,
+        meets: tuple[Fault, Fault],
+        looks: View | None,
+        stops: frozenset[Stop],
+        goes_on: bool,
+    ) -> None:
+        """A sender that is held up is taken for lost, and another one sends. *goes_on*: then the first one wakes up.
+
+        *looks*: what the receiver shows if it is asked between the two, long after the first send. Without it the
+        second comes by the key, or not at all.
+        """
+        first = self._held_up_sender(which, at, meets[0])
+        if first is None:
+            return
+        intent = next(one for one in self.intents if one.effect_id == first.effect_id)
+        self._past_its_lease(intent)
+        self.the_ledger_is_right()
+        if looks is not None:
+            promise = contract(intent.effect_type)
+            self.outside.pass_time(promise.lease + promise.settle)
+            self._looks(looks)
+            self.story[-1] += f"; long after that it is looked up at a receiver {looks}"
+            self.the_ledger_is_right()
+        waited = self._until_due(intent)
+        fault = self.bearable(meets[1], intent.effect_type)
+        self.story.append(f"— {waited}the run visits it again; if it sends, it meets a receiver {fault}")
+        second = self.visited(intent, fault, stops)
+        if second.attempt_id is not None:
+            self.figures.overtaken[f"{first.stands}, by one that {_became(second)}"] += 1
+        if goes_on:
+            self.the_ledger_is_right()
+            self.story.append(f"— the first one goes on, held up {first.stands} so far")
+            self.go_on(first)
+
+    def _held_up_sender(self, which: int, at: Stop, fault: Fault) -> Errand | None:
+        """One that is held up already; or a run's, that is now, if it sends anything and gets as far as that."""
+        found = self.may_be_overtaken()
+        if found:
+            first = found[which % len(found)]
+            self.step("overtake", f"{first.words} stays held up, and is taken for lost")
+            return first
+        sendable = [one for one in self.intents if self.rank(one) == 0]
+        # Most often one that is sent again by its key: it is the second sender that this is about.
+        sendable.sort(key=lambda one: contract(one.effect_type).dedup != Dedup.KEY)
+        intent = sendable[which % len(sendable)]
+        fault = self.bearable(fault, intent.effect_type)
+        waited = self._until_due(intent)
+        self.step(
+            "overtake",
+            f"{waited}the run visits “{intent.called}”; if it sends, it meets a receiver {fault}, is held up, and is "
+            "taken for lost",
+        )
+        first = self.visited(intent, fault, frozenset({at}))
+        self.the_ledger_is_right()
+        return first if first in self.may_be_overtaken() else None
+
+    def may_be_overtaken(self) -> list[Errand]:
+        """Senders that are held up and hold their effects, where a run may visit those again."""
+        rows = self.judge.before
+        visited = {one.effect_id for one in self.intents if not one.run.over}
+        return [
+            one
+            for one in self.waiting
+            if rows is not None
+            and one.effect_id in visited
+            and one.attempt_id in rows["attempt"]
+            and rows["attempt"][one.attempt_id]["outcome"] == Outcome.SENDING
+            and rows["effect"][one.effect_id]["sub_state"] == SubState.IN_FLIGHT
+        ]
+
+    def _past_its_lease(self, intent: Intent) -> None:
+        lease = self.judge.rows.moment(intent.effect_id, "lease_until")
+        assert lease is not None
         self.outside.pass_time(max(0.0, (lease - self.clock.now).total_seconds()) + 0.01)
         self.errand("the sweep", self._duties)
 
@@ -170,6 +261,10 @@ class Passing(Sending):
             f"the receiver {'does' if done else 'fails'} what it had taken, {self.named(one.delivery.effect_id)}",
         )
         self.outside.finish(one, done=done)
+
+
+def _became(errand: Errand) -> str:
+    return "is held up, too" if errand.stands is not None else "gets through"
 
 
 def duties_of_the_ledger() -> list[Callable[[], object]]:

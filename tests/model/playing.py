@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import multiprocessing
+import os
 from dataclasses import dataclass, replace
 
 from django.db import connections
-from hypothesis import HealthCheck, Phase, Verbosity, settings
+from hypothesis import HealthCheck, Phase, Verbosity
+from hypothesis import settings as hypothesis_settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from effects import restored
@@ -15,6 +17,8 @@ from tests.model.judge import Wrong
 from tests.model.machine import Core, Setting
 from tests.model.shortening import shortest
 
+#: The same on every machine, since each plays its own sequences; one where several workers share the tests.
+PROCESSES = 1 if "PYTEST_XDIST_WORKER" in os.environ else 2
 #: Of one example. Long enough that what it began can go wrong several times.
 STEPS = 60
 #: Examples that Hypothesis plans at once: it varies those that it has made.
@@ -22,7 +26,7 @@ EXAMPLES = 10
 #: Half of the steps are the same in every run; the other half begins with a number that is new each time.
 FIXED_SEED = 31_03_2031
 
-_SETTINGS = settings(
+_SETTINGS = hypothesis_settings(
     max_examples=EXAMPLES,
     stateful_step_count=STEPS,
     deadline=None,
@@ -68,17 +72,20 @@ def _one_turn(machine: type[Core], seed: int) -> None:
 
 
 def play_at_once(
-    machine: type[Core], setting: Setting, *, steps: int, seed: int, processes: int
+    machine: type[Core], settings: list[Setting], *, steps: int, seed: int
 ) -> tuple[Figures, list[str]]:
-    """The same in several processes, each with its own connection. The figures of all, and what went wrong."""
+    """The same in a process for each of *settings*, each with its own connection. The figures of all, and what went wrong."""
+    processes = len(settings)
     shares = [Share(number, -(-steps // processes), seed) for number in range(processes)]
     if processes == 1:
-        told = play(machine, setting, shares[0])
-        return setting.figures, [told] if told else []
+        told = play(machine, settings[0], shares[0])
+        return settings[0].figures, [told] if told else []
     # A connection can't be shared with a child: each makes its own.
     connections.close_all()
     with multiprocessing.get_context("fork").Pool(processes) as pool:
-        played = pool.starmap(_in_child, [(machine, setting, share) for share in shares])
+        played = pool.starmap(
+            _in_child, [(machine, setting, share) for setting, share in zip(settings, shares, strict=True)]
+        )
     total = Figures()
     for figures, _ in played:
         total.add(figures)
@@ -86,5 +93,5 @@ def play_at_once(
 
 
 def _in_child(machine: type[Core], setting: Setting, share: Share) -> tuple[Figures, str]:
-    own = replace(setting, figures=Figures(), share=share.number)
+    own = replace(setting, figures=Figures())
     return own.figures, play(machine, own, share)

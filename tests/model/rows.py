@@ -1,9 +1,15 @@
-"""The ledger's rows as they stand, read in one query, and what must never change of them."""
+"""The ledger's rows as they stand, read in one query, and what must never change of them.
+
+They are read again only when a statement may have changed one: an example is alone in its transaction.
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 from weakref import WeakSet
 
@@ -18,7 +24,7 @@ _TABLES: dict[str, tuple[str, str, str, str]] = {
         _IN_WORKSPACE,
         "status, sub_state, unresolved, fence, tries, revision, request_hash, needs_approval, run_id, effect_type, "
         "command_id, dedup, provider_reference, lease_until, due_at, final_by, grant_hash, grant_revision, "
-        "successor_of_id, compensates_id, absent_at, extract(epoch FROM lease_until) AS lease_s",
+        "successor_of_id, compensates_id, absent_at, key_until, grant_until, give_up_at",
         "status IN ('completed', 'failed')",
     ),
     "attempt": (
@@ -87,15 +93,48 @@ class Rows:
             self._of_effect[table] = grouped
         return self._of_effect[table].get(effect_id, [])
 
+    def moment(self, effect_id: str, column: str) -> datetime | None:
+        """A time in an effect's row."""
+        text = self["effect"][effect_id][column]
+        return datetime.fromisoformat(text) if text else None
+
     def open_reviews(self, effect_id: str) -> list[str]:
         return [row["reason"] for row in self.of("review", effect_id) if row["closed_at"] is None]
 
 
 #: The connections on which the query is prepared: planning it takes longer than running it.
 _prepared: WeakSet[Any] = WeakSet()
+#: What changes no row. Everything else may, were it not for what it says of itself: an UPDATE that met none.
+_READS = ("SELECT", "EXECUTE rows_of_the_model", "SAVEPOINT", "RELEASE SAVEPOINT")
 
 
-def read(workspace_id: str) -> Rows:
+@dataclass
+class Reading:
+    """Reads one workspace's rows, and knows whether a statement since then may have changed any."""
+
+    workspace_id: str
+    _read: Rows | None = None
+
+    def rows(self) -> Rows:
+        if self._read is None:
+            self._read = _read(self.workspace_id)
+        return self._read
+
+    @contextmanager
+    def notices(self) -> Iterator[None]:
+        """Within it, it sees every statement. A rollback counts as a change: what was read may be undone."""
+
+        def notice(execute: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
+            result = execute(sql, params, many, context)
+            if not sql.startswith(_READS) and context["cursor"].rowcount != 0:
+                self._read = None
+            return result
+
+        with connection.execute_wrapper(notice):
+            yield
+
+
+def _read(workspace_id: str) -> Rows:
     with connection.cursor() as cursor:
         if connection.connection not in _prepared:
             cursor.execute(f"PREPARE rows_of_the_model (text) AS {_QUERY}")

@@ -27,7 +27,7 @@ from tests.model.drawing import (
     somebody_held_up,
     something_moves,
 )
-from tests.model.errands import Stop
+from tests.model.errands import Errand, Stop
 from tests.model.faults import Fault
 from tests.model.judge import require
 from tests.model.machine import Core, Intent, first, rule
@@ -115,7 +115,7 @@ class Sending(Core):
 
     def _until_due(self, intent: Intent) -> str:
         """A run comes back when there is something to do, or at any time. Returns that it waited, for the story."""
-        due = self.effect(intent).due_at
+        due = self.judge.rows.moment(intent.effect_id, "due_at")
         wait = (due - self.clock.now).total_seconds() if due else 0
         if wait <= 0:
             return ""
@@ -143,7 +143,12 @@ class Sending(Core):
         self.step(
             "visit", f"{waited}the run visits “{intent.called}”; if it sends, it meets a receiver {fault}"
         )
-        self.errand(
+        self.visited(intent, fault, stops, dies)
+
+    def visited(
+        self, intent: Intent, fault: Fault, stops: frozenset[Stop], dies: int | None = None
+    ) -> Errand:
+        return self.errand(
             f"the visit to “{intent.called}”",
             lambda: self._visit(intent),
             effect_id=intent.effect_id,

@@ -15,7 +15,15 @@ from tests.model.judge import Wrong
 from tests.model.machine import Core, Step
 
 #: The plainest value of each argument that has one.
-_PLAINEST: dict[str, Any] = {"fault": Fault.NONE, "view": View.TRUE, "stops": frozenset[Stop](), "dies": None}
+_PLAINEST: dict[str, Any] = {
+    "fault": Fault.NONE,
+    "meets": (Fault.NONE, Fault.NONE),
+    "view": View.TRUE,
+    "looks": None,
+    "stops": frozenset[Stop](),
+    "goes_on": False,
+    "dies": None,
+}
 
 
 def failure_of(machine: type[Core], steps: list[Step]) -> Wrong | None:

@@ -18,16 +18,16 @@ from tests.model.playing import play_at_once
 
 STEPS = int(os.environ.get("SIGNALBOX_MODEL_STEPS", "400"))
 SEED = int(os.environ.get("SIGNALBOX_MODEL_SEED", "1")) or secrets.randbelow(10**6) + 1
-#: One for each processor, but where several workers share the tests, and the processors.
-PROCESSES = 1 if "PYTEST_XDIST_WORKER" in os.environ else min(os.cpu_count() or 1, 8)
 
 
-def test_the_ledger_and_the_world_never_part(setting: Setting, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_ledger_and_the_world_never_part(
+    settings: list[Setting], capsys: pytest.CaptureFixture[str]
+) -> None:
     began = time.perf_counter()
-    figures, wrong = play_at_once(Ledger, setting, steps=STEPS, seed=SEED, processes=PROCESSES)
+    figures, wrong = play_at_once(Ledger, settings, steps=STEPS, seed=SEED)
     took = time.perf_counter() - began
     with capsys.disabled():
-        print(f"\nModel test, seed {SEED}, {took:.0f} s in {PROCESSES} processes")
+        print(f"\nModel test, seed {SEED}, {took:.0f} s in {len(settings)} processes")
         print(figures.table())
     assert not wrong, "\n\n".join(wrong)
     assert figures.step_count >= STEPS

@@ -12,6 +12,9 @@ import pytest
 from django.db.models import Q
 
 from effects import moves, outcomes
+from effects.contracts import EffectContract
+from effects.models import Effect, EffectAttempt
+from effects.receivers import Answer
 from effects.selectors import due
 from effects.states import Dedup, Outcome, SubState
 from tests.model.figures import Figures
@@ -47,6 +50,22 @@ def no_answer_is_a_refusal() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def no_fence() -> Iterator[None]:
+    """A sender that was taken for lost writes its answer as if it still held the effect."""
+    settle, end_attempt = outcomes.settle, moves.end_attempt
+
+    def settled(effect: Effect, attempt: EffectAttempt, promise: EffectContract, answer: Answer) -> None:
+        attempt.fence = Effect.objects.get(id=effect.id).fence
+        settle(effect, attempt, promise, answer)
+
+    def ended(attempt: EffectAttempt, outcome: Outcome, **fields: Any) -> bool:
+        return end_attempt(attempt, outcome, **fields) or True
+
+    with mock.patch.object(outcomes, "settle", settled), mock.patch.object(moves, "end_attempt", ended):
+        yield
+
+
 class Natural(Ledger):
     """Effects by natural key alone: what the mistake is about comes soon."""
 
@@ -58,6 +77,7 @@ class Natural(Ledger):
     [
         (natural_keys_are_sent_again_unseen, Natural, "was sent again although it may exist"),
         (no_answer_is_a_refusal, Ledger, "the receiver has it or will"),
+        (no_fence, Ledger, "which is under way"),
     ],
     ids=lambda one: getattr(one, "__name__", None),
 )
