@@ -11,8 +11,9 @@ import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import cached_property, partial
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import ormsgpack
@@ -23,8 +24,9 @@ from console.kernel.canonical import JSONValue
 from console.kernel.crypto import Undecryptable, unseal_json
 from console.kernel.masking import SECRET_MARK, is_masked, mask, mask_text_secrets, protected_texts
 from console.kernel.words import MASKED
+from effects.models import EffectRevision
 from runs.engine.saver import SCHEMA, pool
-from runs.models import Checkpoint, Recording, Run, Step
+from runs.models import Checkpoint, Divergence, Recording, Run, Step
 from runs.selectors import input_of
 
 logger = logging.getLogger(__name__)
@@ -60,6 +62,29 @@ _READ = f"""
     WHERE c.thread_id = %s AND c.checkpoint_ns = %s AND c.checkpoint_id = %s
 """  # noqa: S608 - the schema's name is a constant
 
+_PRINTS = f"""
+    WITH saved AS (
+        SELECT checkpoint_ns, checkpoint_id, checkpoint FROM {SCHEMA}.checkpoints
+        WHERE thread_id = %(run)s AND checkpoint_id = ANY(%(ids)s)
+    ), named AS (
+        SELECT s.checkpoint_ns, s.checkpoint_id, v.key AS channel, v.value AS version
+        FROM saved s CROSS JOIN LATERAL jsonb_each_text(s.checkpoint -> 'channel_versions') AS v
+    ), kept AS (
+        SELECT checkpoint_ns, channel, version, octet_length(blob) AS size,
+               type || ' ' || encode(sha256(blob), 'hex') AS print
+        FROM {SCHEMA}.checkpoint_blobs
+        WHERE thread_id = %(run)s AND type <> 'empty' AND blob IS NOT NULL
+          AND (checkpoint_ns, channel, version) IN (SELECT checkpoint_ns, channel, version FROM named)
+    ), prints AS (
+        SELECT checkpoint_ns, checkpoint_id, jsonb_object_agg(channel, print) AS fields, sum(size) AS size
+        FROM named JOIN kept USING (checkpoint_ns, channel, version) GROUP BY checkpoint_ns, checkpoint_id
+    )
+    SELECT s.checkpoint_ns AS namespace, s.checkpoint_id AS engine_id,
+           coalesce(s.checkpoint -> 'channel_values', '{{}}') AS plain,
+           coalesce(p.fields, '{{}}') AS kept, coalesce(p.size, 0) AS size
+    FROM saved s LEFT JOIN prints p USING (checkpoint_ns, checkpoint_id)
+"""  # noqa: S608
+
 
 class Unreadable(Exception):
     """The engine's rows of a checkpoint can't be read; the text says why, for people."""
@@ -76,11 +101,21 @@ class Change:
 
 
 @dataclass(frozen=True)
+class Difference:
+    """Where the states of two checkpoints differ, masked. *problem* says why it can't be told, for people."""
+
+    changes: list[Change]
+    more_changes: bool = False
+    problem: str = ""
+
+
+@dataclass(frozen=True)
 class State:
     """A checkpoint's state as people may see it; markers of console.kernel.masking stand for protected values.
 
     *values* is None when nothing could be read; *problem* says why. *notes* name what is not shown whole.
-    *changes* is None when there is no checkpoint before it, or that one can't be read.
+    *changes* is None when there is no checkpoint before it, or that one can't be read. *bad_fields* are those that are
+    damaged: not those that are only too large for a page.
     """
 
     values: dict[str, JSONValue] | None
@@ -89,6 +124,7 @@ class State:
     changes: list[Change] | None = None
     more_changes: bool = False
     problem: str = ""
+    bad_fields: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -96,8 +132,25 @@ class _Raw:
     """The state with protected values still in it: never leaves this module."""
 
     values: dict[str, JSONValue]
-    next_nodes: list[str]
+    channels: dict[str, JSONValue]
     notes: list[str]
+    bad_fields: list[str]
+
+    @property
+    def next_nodes(self) -> list[str]:
+        return sorted({task.node for task in _next_tasks(self.channels)})
+
+
+@dataclass(frozen=True)
+class NextTask:
+    """What the engine recorded to come next. *argument*: what a Send hands it; None where it gets the state.
+
+    *argument* is masked where it comes from tasks_after, and as it is elsewhere.
+    """
+
+    node: str
+    argument: JSONValue = None
+    is_sent: bool = False
 
 
 def state_of(checkpoint: Checkpoint) -> State:
@@ -117,9 +170,114 @@ def state_of(checkpoint: Checkpoint) -> State:
         values=values,
         next_nodes=raw.next_nodes or _ran_next(checkpoint),
         notes=raw.notes,
+        bad_fields=raw.bad_fields,
         changes=None if changes is None else changes[:MAX_CHANGES],
         more_changes=len(changes or ()) > MAX_CHANGES,
     )
+
+
+def difference_of_kept(
+    before: Mapping[str, tuple[str, bytes]], after: Mapping[str, tuple[str, bytes]], masks: Sequence[str]
+) -> tuple[list[Change], bool]:
+    """What differs between two states that are given as the engine keeps them, masked; and whether there is more."""
+    old, new = ({name: _decoded(*kept) for name, kept in sorted(state.items())} for state in (before, after))
+    changes = _first(_changes(_Side(old, _masked(old, masks)), _Side(new, _masked(new, masks)), ()))
+    return changes[:MAX_CHANGES], len(changes) > MAX_CHANGES
+
+
+@dataclass(frozen=True)
+class Print:
+    """What a state is told by without reading it: for each field its plain value or the hash of its bytes.
+
+    Equal prints are equal states; unequal ones may still say the same, written in another order. Never shown.
+    """
+
+    fields: dict[str, object]
+    size: int
+
+
+def prints_of(run: Run, checkpoints: Sequence[Checkpoint]) -> dict[str, Print]:
+    """The print of each of the run's checkpoints that the engine still has, by its id. Raises Unreadable."""
+    ids = {(one.namespace, one.engine_id): one.id for one in checkpoints}
+    given = {"run": run.id, "ids": sorted({engine_id for _, engine_id in ids})}
+    try:
+        with pool().connection(timeout=5) as connection:
+            rows = connection.execute(_PRINTS, given).fetchall()
+    except (psycopg.Error, PoolTimeout) as error:
+        logger.warning("the states of %s can't be read: %s", run.id, error)
+        raise Unreadable(_AWAY) from error
+    found = {}
+    for row in rows:
+        fields = {**row["plain"], **row["kept"]}
+        state = {name: value for name, value in fields.items() if not name.startswith(_INTERNAL)}
+        if (key := (row["namespace"], row["engine_id"])) in ids:
+            found[ids[key]] = Print(state, int(row["size"]))
+    return found
+
+
+_AWAY = "The engine's tables can't be reached now."
+
+#: What stands beside the mask where two protected values are not the same. Never what they are.
+PROTECTED_DIFFERS = "protected, differs"
+
+
+def tasks_after(checkpoint: Checkpoint) -> list[NextTask]:
+    """What comes next, each with what it is handed, masked as a recording is. Empty where that can't be read."""
+    try:
+        found = _next_tasks(_read(checkpoint).channels)
+    except Unreadable:
+        return []
+    veils = (Veil(checkpoint.run),)
+    return [replace(task, argument=_veiled(_parsed(task.argument), veils)) for task in found]
+
+
+def shown_field(checkpoint: Checkpoint, name: str, kind: str, blob: bytes) -> JSONValue:
+    """One field of a state as people may see it. ValueError for what can't be read."""
+    try:
+        value = _decoded(kind, blob)
+    except RecursionError as error:
+        raise ValueError("too deep") from error
+    return _masked({name: value}, checkpoint.run.workflow.masks).get(name)
+
+
+def shown_plain_field(checkpoint: Checkpoint, name: str, value: object) -> JSONValue:
+    """As shown_field, of a value that the engine keeps as JSON in its own row."""
+    return _masked({name: _plain(value)}, checkpoint.run.workflow.masks).get(name)
+
+
+def is_field(channel: str) -> bool:
+    """Whether a channel is part of the state; the others are the engine's own."""
+    return not channel.startswith(_INTERNAL)
+
+
+def states_apart(one: Checkpoint, other: Checkpoint) -> Difference:
+    """Where *other*'s state differs from *one*'s, field by field. They may be of two runs, of two workflows.
+
+    What either workflow protects is masked on both sides, so that no value is told by way of the other. Never raises
+    for what a row holds.
+    """
+    try:
+        first, second = _read(one), _read(other)
+    except Unreadable as why:
+        return Difference([], problem=str(why))
+    masks = sorted({*one.run.workflow.masks, *other.run.workflow.masks})
+    before = _Side(first.values, _masked(first.values, masks))
+    after = _Side(second.values, _masked(second.values, masks))
+    found = [_said_if_protected(change) for change in _first(_changes(before, after, ()))]
+    unread = sorted({*first.notes, *second.notes})
+    return Difference(found[:MAX_CHANGES], len(found) > MAX_CHANGES, " ".join(unread))
+
+
+def _said_if_protected(change: Change) -> Change:
+    hidden = change.kind == "changed" and change.before == change.after
+    return replace(change, after=PROTECTED_DIFFERS) if hidden else change
+
+
+def payload_difference(one: tuple[JSONValue, JSONValue], other: tuple[JSONValue, JSONValue]) -> Difference:
+    """Where two payloads differ, each given as what it is and as it may be shown. Says nothing but what may be shown."""
+    before, after = (_Side(value, shown) for value, shown in (one, other))
+    found = [_said_if_protected(change) for change in _first(_changes(before, after, ()))]
+    return Difference(found[:MAX_CHANGES], len(found) > MAX_CHANGES)
 
 
 def input_shown(run: Run) -> JSONValue:
@@ -147,18 +305,139 @@ def exchange_of(recording: Recording, run: Run) -> Exchange:
     field of the state, also inside texts that are JSON; and every protected value of the input and of the newest
     state wherever it stands in a text.
     """
-    open_ = partial(unseal_json, workspace=run.workspace_id, owner=run.id)
     try:
-        request, answer = open_(recording.request), open_(recording.answer)
+        request, answer = _opened(recording, recording.request), _opened(recording, recording.answer)
     except (Undecryptable, ValueError, TypeError):
         logger.exception("the recording %s can't be read", recording.id)
-        return Exchange(None, None, "This recording can't be opened with the keys at hand.")
+        return Exchange(None, None, NOT_OPENED)
+    veils = (Veil(run),)
+    return Exchange(_veiled(request, veils), _veiled(answer, veils))
+
+
+#: Said of a recording that is sealed with a key that is gone.
+NOT_OPENED = "This recording can't be opened with the keys at hand."
+
+
+@dataclass(frozen=True)
+class Apart:
+    """One field in which two answers differ: what may be seen of it. *path* is empty where the answer is one value.
+
+    None where the field is not there. *protected*: they differ in something that is not shown.
+    """
+
+    path: str
+    one: str | None
+    other: str | None
+    protected: bool = False
+
+
+@dataclass(frozen=True)
+class AnswersApart:
+    """Where two recorded answers differ; nothing in *fields* and no *problem*: nowhere."""
+
+    fields: list[Apart]
+    problem: str = ""
+
+
+def answers_apart(one: Recording, other: Recording, veils: Sequence[Veil]) -> AnswersApart:
+    """Where two recorded answers differ, with what any of *veils* hides hidden on both sides.
+
+    A message is compared by what it says and calls. Its id is another each time a model is asked, so ids are left out.
+    """
+    try:
+        first, second = (_without_ids(_opened(each, each.answer)) for each in (one, other))
+    except (Undecryptable, ValueError, TypeError):
+        logger.exception("the recordings %s and %s can't be read", one.id, other.id)
+        return AnswersApart([], NOT_OPENED)
+    before, after = _Side(first, _veiled(first, veils)), _Side(second, _veiled(second, veils))
+    found = islice(_differing(before, after, ()), MAX_CHANGES)
+    return AnswersApart([_apart(path, was, is_) for path, was, is_ in found])
+
+
+def _apart(path: tuple[str | int, ...], was: Any, is_: Any) -> Apart:
+    one, other = _text(was), _text(is_)
+    return Apart(_path_text(path), one, other, protected=one is not None and one == other)
+
+
+def _opened(recording: Recording, sealed: bytes | memoryview) -> JSONValue:
+    value = unseal_json(sealed, workspace=recording.run.workspace_id, owner=recording.run_id)
+    return _parsed(_plain(value))
+
+
+def _without_ids(value: JSONValue) -> JSONValue:
+    """Messages as role, content and calls; what LangChain keeps around them says nothing to people."""
+    if isinstance(value, list):
+        return [_without_ids(part) for part in value]
+    if not isinstance(value, dict):
+        return value
+    kwargs = value.get("kwargs")
+    if value.get("type") == "constructor" and isinstance(kwargs, dict) and "content" in kwargs:
+        said = _plain({**_message(kwargs), "id": ""})
+        assert isinstance(said, dict)
+        calls = said.get("tool_calls")
+        bare = (
+            [{**call, "id": ""} if isinstance(call, dict) else call for call in calls]
+            if isinstance(calls, list)
+            else []
+        )
+        return {
+            name: part for name, part in {**said, "tool_calls": bare}.items() if part or name == "content"
+        }
+    return {name: _without_ids(part) for name, part in value.items()}
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What was recorded and what was asked instead, masked. *recorded* is None where nothing was.
+
+    *changes* is field by field; None where one side is not there or can't be opened. Values are compared as they are,
+    and shown masked: two protected ones that differ are both shown as masked.
+    """
+
+    recorded: JSONValue
+    asked: JSONValue
+    changes: list[Change] | None
+    problem: str = ""
+
+
+def compared(divergence: Divergence) -> Compared:
+    """Recorded against asked, at the call where a run left its recording."""
+    run = divergence.run
     masks, secrets = _anywhere(run.workflow.masks), _secrets(run)
+    if divergence.recorded is not None:
+        secrets = sorted({*secrets, *_secrets(divergence.recorded.run)}, key=len, reverse=True)
 
-    def shown(value: JSONValue) -> JSONValue:
-        return _hidden(mask(_parsed(_plain(value)), masks), secrets)
+    def side(value: Any) -> _Side:
+        plain = _parsed(_plain(value))
+        return _Side(plain, _hidden(mask(plain, masks), secrets))
 
-    return Exchange(shown(request), shown(answer))
+    try:
+        asked = side(unseal_json(divergence.asked, workspace=run.workspace_id, owner=run.id))
+        recorded = _recorded_for(divergence)
+    except (Undecryptable, ValueError, TypeError):
+        logger.exception("the divergence of %s can't be read", run.id)
+        return Compared(None, None, None, "What was asked can't be opened with the keys at hand.")
+    if recorded is None:
+        return Compared(None, asked.masked, None)
+    before = side(recorded)
+    return Compared(before.masked, asked.masked, _first(_changes(before, asked, ()))[:MAX_CHANGES])
+
+
+def _recorded_for(divergence: Divergence) -> Any:
+    """The request that was recorded at this place, or the payload of the effect: that as it is shown to everybody."""
+    if (recording := divergence.recorded) is not None:
+        return unseal_json(recording.request, workspace=recording.run.workspace_id, owner=recording.run_id)
+    if not divergence.recorded_effect:
+        return None
+    revision = (
+        EffectRevision.objects.filter(effect_id=divergence.recorded_effect, by=None).order_by("-n").first()
+    )
+    return revision.shown if revision else None
+
+
+def differences(before: JSONValue, after: JSONValue) -> list[Change]:
+    """Field by field, of two values that are masked already."""
+    return _first(_changes(_Side(before, before), _Side(after, after), ()))[:MAX_CHANGES]
 
 
 class Veil:
@@ -171,9 +450,25 @@ class Veil:
     def _found(self) -> list[str]:
         return _secrets(self._run)
 
+    @property
+    def masks(self) -> list[str]:
+        """The protected fields of the run's workflow, wherever they stand in a value."""
+        return _anywhere(self._run.workflow.masks)
+
+    @property
+    def secrets(self) -> list[str]:
+        """The protected texts of the run's input and newest state."""
+        return self._found
+
     def __call__(self, text: str) -> str:
         shown = mask_text_secrets(text, self._found) if text else ""
         return MASKED if shown.strip() == SECRET_MARK else shown
+
+
+def _veiled(value: JSONValue, veils: Sequence[Veil]) -> JSONValue:
+    """What people may see of it, with what any of *veils* hides hidden."""
+    shown = mask(value, [path for veil in veils for path in veil.masks])
+    return _hidden(shown, sorted({text for veil in veils for text in veil.secrets}, key=len, reverse=True))
 
 
 def _anywhere(masks: Sequence[str]) -> list[str]:
@@ -239,7 +534,7 @@ def _read(checkpoint: Checkpoint) -> _Raw:
             ).fetchall()
     except (psycopg.Error, PoolTimeout) as error:
         logger.warning("the state of %s can't be read: %s", checkpoint.id, error)
-        raise Unreadable("The engine's tables can't be reached now.") from error
+        raise Unreadable(_AWAY) from error
     if not rows:
         raise Unreadable("The engine has no state for this checkpoint any more.")
     return _assembled(rows)
@@ -249,6 +544,7 @@ def _assembled(rows: Sequence[Mapping[str, Any]]) -> _Raw:
     inline = rows[0]["checkpoint"].get("channel_values") or {}
     channels: dict[str, JSONValue] = {name: _plain(value) for name, value in inline.items()}
     notes: list[str] = []
+    bad: list[str] = []
     for row in rows:
         name, kind = row["channel"], row["type"]
         if name is None or kind == "empty":
@@ -260,19 +556,31 @@ def _assembled(rows: Sequence[Mapping[str, Any]]) -> _Raw:
             channels[name] = _decoded(kind, bytes(row["blob"]))
         except (ValueError, RecursionError, UnicodeDecodeError) as error:
             logger.warning("channel %s can't be read: %s", name, type(error).__name__)
+            bad.append(name)
             notes.append(f"{name} can't be read: it is damaged, or kept in a way that is not opened here.")
     values = {name: value for name, value in channels.items() if not name.startswith(_INTERNAL)}
-    return _Raw(dict(sorted(values.items())), _next_nodes(channels), notes)
+    return _Raw(dict(sorted(values.items())), channels, notes, sorted(bad))
 
 
-def _next_nodes(channels: Mapping[str, JSONValue]) -> list[str]:
-    """The nodes whose channels are written and not yet read: what the engine recorded to come next."""
-    nodes = {name.removeprefix(_BRANCH) for name in channels if name.startswith(_BRANCH)}
+def _next_tasks(channels: Mapping[str, JSONValue]) -> list[NextTask]:
+    """The nodes whose channels are written and not yet read, the joins that have all they wait for, and the Sends."""
+    found = [NextTask(name.removeprefix(_BRANCH)) for name in sorted(channels) if name.startswith(_BRANCH)]
+    found += [NextTask(node) for name in sorted(channels) if (node := _joined(name, channels[name]))]
     sends = channels.get(_TASKS)
     for send in sends if isinstance(sends, list) else []:
         if isinstance(send, dict) and isinstance(send.get("node"), str):
-            nodes.add(str(send["node"]))
-    return sorted(nodes)
+            found.append(NextTask(str(send["node"]), send.get("argument"), is_sent=True))
+    return found
+
+
+def _joined(channel: str, arrived: JSONValue) -> str:
+    """The node of a join at which all have arrived, else nothing. The channel's name says who and where."""
+    _, _, rest = channel.partition(_JOIN)
+    waited_for, _, node = rest.rpartition(":")
+    if not channel.startswith(_JOIN) or not isinstance(arrived, dict):
+        return ""
+    names = arrived.get("value")
+    return node if isinstance(names, list) and {*map(str, names)} == {*waited_for.split("+")} else ""
 
 
 def _ran_next(checkpoint: Checkpoint) -> list[str]:
@@ -390,7 +698,7 @@ def _words(value: JSONValue) -> JSONValue:
 
 def _first(changes: Iterator[Change]) -> list[Change]:
     """So many that it is known whether there are more than are shown."""
-    return [change for _, change in zip(range(MAX_CHANGES + 1), changes, strict=False)]
+    return list(islice(changes, MAX_CHANGES + 1))
 
 
 _ABSENT = object()
@@ -408,7 +716,15 @@ class _Side:
 
 
 def _changes(before: _Side, after: _Side, path: tuple[str | int, ...]) -> Iterator[Change]:
-    """Field by field, outermost difference first. What is compared is the value; what is shown is its masked copy."""
+    """Field by field, outermost difference first."""
+    for where, old, new in _differing(before, after, path):
+        yield _change(old, new, where)
+
+
+def _differing(
+    before: _Side, after: _Side, path: tuple[str | int, ...]
+) -> Iterator[tuple[tuple[str | int, ...], Any, Any]]:
+    """Each field that differs, with its masked copies. What is compared is the value; what is shown is its masked copy."""
     old, new = before.value, after.value
     if type(old) is type(new) and old == new:
         return
@@ -419,9 +735,9 @@ def _changes(before: _Side, after: _Side, path: tuple[str | int, ...]) -> Iterat
         elif isinstance(old, list) and isinstance(new, list):
             steps = range(max(len(old), len(new)))
     if not steps:
-        yield _change(before.masked, after.masked, path)
+        yield path, before.masked, after.masked
     for step in steps:
-        yield from _changes(before.at(step), after.at(step), (*path, step))
+        yield from _differing(before.at(step), after.at(step), (*path, step))
 
 
 def _at(value: Any, step: str | int) -> Any:
@@ -432,13 +748,29 @@ def _at(value: Any, step: str | int) -> Any:
 
 def _change(before: Any, after: Any, path: tuple[str | int, ...]) -> Change:
     kind = "added" if before is _ABSENT else "removed" if after is _ABSENT else "changed"
-    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
-    return Change(text, _line(before), _line(after), kind)
+    old, new = _text(before) or "", _text(after) or ""
+    begin = _first_difference(old, new) if len(old) > LINE and len(new) > LINE else 0
+    return Change(_path_text(path), _line(old, begin), _line(new, begin), kind)
 
 
-def _line(value: Any) -> str:
+def _path_text(path: tuple[str | int, ...]) -> str:
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
+
+
+def _text(value: Any) -> str | None:
+    """A masked copy as people read it; None where there is nothing."""
     if value is _ABSENT:
-        return ""
+        return None
     shown = _words(value)
-    text = shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)
-    return text if len(text) <= LINE else f"{text[:LINE]}…"
+    return shown if isinstance(shown, str) else json.dumps(shown, ensure_ascii=False)
+
+
+def _first_difference(one: str, other: str) -> int:
+    """A little before the place at which two long texts begin to differ, so that a line shows it."""
+    same = next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), 0)
+    return max(0, same - LINE // 4)
+
+
+def _line(text: str, begin: int = 0) -> str:
+    end = begin + LINE
+    return f"{'…' if begin else ''}{text[begin:end]}{'…' if len(text) > end else ''}"

@@ -12,6 +12,7 @@ from typing import Any
 import ormsgpack
 import pytest
 from django.test import Client
+from django.urls import NoReverseMatch, reverse
 from langchain_core.messages import AIMessage, HumanMessage
 from langgraph.types import Send
 from psycopg.types.json import Jsonb
@@ -19,12 +20,14 @@ from pydantic import BaseModel
 
 from console.kernel.masking import is_masked
 from console.models import User
-from runs import inspection
+from runs import anatomy, inspection
 from runs.engine.saver import SCHEMA, Saver, pool
 from runs.inspection import State, state_of
 from runs.models import Checkpoint, Run
+from runs.states import RunStatus
 from tests.people import World, make_world
 from tests.views import rows
+from tests.views.conftest import words_of
 
 ClientOf = Callable[[User], Client]
 pytestmark = pytest.mark.django_db
@@ -79,7 +82,7 @@ class Engine:
 
     def clear(self) -> None:
         with pool().connection() as connection:
-            for table in ("checkpoints", "checkpoint_blobs"):
+            for table in ("checkpoints", "checkpoint_blobs", "checkpoint_writes"):
                 connection.execute(f"DELETE FROM {SCHEMA}.{table} WHERE thread_id = %s", (self.run.id,))
 
 
@@ -243,3 +246,213 @@ def test_others_see_nothing(acme: World, client: Client, client_of: ClientOf, en
     assert client_of(other.viewer).get(page(saved)).status_code == 404
     assert client.get(page(saved)).status_code == 302
     assert client_of(acme.viewer).get(page(saved).replace(saved.run_id, elsewhere.id)).status_code == 404
+
+
+# -- what it holds besides ---------------------------------------------------------------------------------------------
+
+
+def write(
+    engine: Engine, checkpoint: Checkpoint, task: str, channel: str, *, idx: int, path: str = ""
+) -> None:
+    """A pending write as the engine's saver leaves it."""
+    with pool().connection() as connection:
+        connection.execute(
+            f"INSERT INTO {SCHEMA}.checkpoint_writes"
+            " (thread_id, checkpoint_ns, checkpoint_id, task_id, task_path, idx, channel, type, blob)"
+            " VALUES (%s, '', %s, %s, %s, %s, %s, 'msgpack', %s)",
+            (
+                engine.run.id,
+                checkpoint.engine_id,
+                task,
+                path,
+                idx,
+                channel,
+                ormsgpack.packb("hush-hush value"),
+            ),
+        )
+
+
+def test_the_next_tasks_are_told_with_what_each_is_sent_masked(
+    acme: World, client_of: ClientOf, engine: Engine
+) -> None:
+    saved = engine.save(
+        {
+            "email": rows.EMAIL,
+            "branch:to:reply": None,
+            "join:left+right:meet": {"left", "right"},
+            "join:left+other:wait": {"left"},
+            "__pregel_tasks": [Send("each", {"item": n, "email": rows.EMAIL}) for n in range(4)],
+        }
+    )
+    response = client_of(acme.viewer).get(page(saved))
+    tasks = response.context["anatomy"].next_tasks
+    assert [(task.node, task.is_sent) for task in tasks] == [
+        ("reply", False),
+        ("meet", False),
+        *[("each", True)] * 4,
+    ]
+    assert [task.argument["item"] for task in tasks[2:]] == [0, 1, 2, 3]
+    assert all(is_masked(task.argument["email"]) for task in tasks[2:])
+    assert rows.EMAIL not in response.content.decode()
+    assert response.context["state"].next_nodes == ["each", "meet", "reply"]
+
+
+def test_pending_writes_say_who_wrote_what_and_whether_an_answer_is_stored_and_no_value(
+    acme: World, client_of: ClientOf, engine: Engine
+) -> None:
+    saved = engine.save({"__pregel_tasks": [Send("each", {}), Send("other", {})]})
+    pull, push = "~__pregel_pull, asks", "~__pregel_push, 0000000001, 0000000000"
+    write(engine, saved, "t1", "__interrupt__", idx=-3, path=pull)
+    write(engine, saved, "t1", "__resume__", idx=-4, path=pull)
+    write(engine, saved, "t2", "log", idx=0, path=push)
+    write(engine, saved, "t2", "branch:to:next", idx=1, path=push)
+    write(engine, saved, "t3", "__interrupt__", idx=-3, path="~__pregel_pull, waits")
+    write(engine, saved, "t4", "__error__", idx=-1, path="~__pregel_pull, breaks")
+    response = client_of(acme.viewer).get(page(saved))
+    shown = {
+        writer.node: (writer.asks, writer.answered, writer.failed, [write.what for write in writer.writes])
+        for writer in response.context["anatomy"].writers
+    }
+    assert shown == {
+        "asks": (True, True, False, ["the answer to its pause", "a pause: what it asks"]),
+        "waits": (True, False, False, ["a pause: what it asks"]),
+        "breaks": (False, False, True, ["an error"]),
+        "other": (False, False, False, ["log", "next comes next"]),
+    }
+    text = words_of(response)
+    assert "Pending writes" in text
+    assert "pause, answer stored" in text
+    assert "pause, answer not stored" in text
+    assert "hush-hush" not in response.content.decode()
+
+    after = engine.save({"log": ["x"]}, parent=saved.engine_id)
+    taken = client_of(acme.viewer).get(page(saved))
+    assert taken.context["anatomy"].taken_into == after
+    assert "Written after it" in words_of(taken)
+
+
+def test_the_size_is_told_in_all_and_by_field_largest_first(
+    acme: World, client_of: ClientOf, engine: Engine
+) -> None:
+    saved = engine.save(
+        {"small": [1], "large": ["y" * 5_000], "branch:to:x": None, "__start__": ["z" * 9_000]}
+    )
+    held = client_of(acme.viewer).get(page(saved)).context["anatomy"]
+    assert [one.name for one in held.fields] == ["large", "small"]
+    assert 5_000 < held.fields[0].size < 5_010
+    assert held.size == sum(one.size for one in held.fields) < 5_020
+
+
+# -- as a file ---------------------------------------------------------------------------------------------------------
+
+
+def file_of(client: Client, checkpoint: Checkpoint) -> dict[str, Any]:
+    response = client.get(f"{page(checkpoint)}state.json")
+    assert response.status_code == 200
+    assert response["Content-Disposition"] == f'attachment; filename="{checkpoint.id}.json"'
+    assert response["Content-Type"] == "application/json"
+    return dict(json.loads(b"".join(response)))
+
+
+@pytest.mark.filterwarnings("ignore:StreamingHttpResponse must consume")
+def test_the_file_holds_the_state_masked_and_what_a_page_does_not_hold(
+    acme: World, client_of: ClientOf, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inspection, "MAX_BYTES", 1_000)
+    saved = engine.save(
+        {"email": rows.EMAIL, "offer": {"body": "Dear Jana", "n": 2**53 + 1}, "huge": ["y" * 5_000]},
+        raw={"bad": ("msgpack", b"\xc1\xff")},
+    )
+    client = client_of(acme.viewer)
+    held = file_of(client, saved)
+    assert held["state"]["huge"] == ["y" * 5_000]
+    assert held["state"]["offer"]["n"] == 2**53 + 1
+    assert is_masked(held["state"]["email"])
+    assert is_masked(held["state"]["offer"]["body"])
+    assert list(held["left_out"]) == ["bad"]
+    assert "huge is 5," in words_of(client.get(page(saved))), "the page says what it leaves out"
+
+
+@pytest.mark.filterwarnings("ignore:StreamingHttpResponse must consume")
+def test_the_file_ends_at_its_cap_and_says_what_is_left_out(
+    acme: World, client_of: ClientOf, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(anatomy, "MAX_DOWNLOAD", 1_000)
+    held = file_of(client_of(acme.viewer), engine.save({"small": ["x"], "huge": ["y" * 5_000]}))
+    assert held["state"] == {"small": ["x"]}
+    assert held["left_out"]["huge"].endswith("a file holds 1,000 in all.")
+
+
+@pytest.mark.filterwarnings("ignore:StreamingHttpResponse must consume")
+def test_a_file_is_not_for_others_and_of_a_state_that_is_gone_it_is_empty(
+    acme: World, client: Client, client_of: ClientOf, engine: Engine
+) -> None:
+    saved = engine.save({"a": [1]})
+    address = f"{page(saved)}state.json"
+    assert client_of(make_world("other").viewer).get(address).status_code == 404
+    assert client.get(address).status_code == 302
+    assert client_of(acme.viewer).post(address).status_code == 405
+    engine.clear()
+    assert file_of(client_of(acme.viewer), saved)["state"] == {}
+
+
+# -- a newest state that can't be used ---------------------------------------------------------------------------------
+
+
+def branch_from(checkpoint: Checkpoint) -> str:
+    """The branch page, where there is one."""
+    run = checkpoint.run
+    try:
+        return reverse("branch", args=[run.workspace_id, run.id, checkpoint.id])
+    except NoReverseMatch:
+        return ""
+
+
+@pytest.mark.parametrize("where", ["run", "checkpoint"])
+def test_a_newest_checkpoint_that_can_not_be_read_names_the_field_and_the_last_whole_one(
+    acme: World, client_of: ClientOf, engine: Engine, where: str
+) -> None:
+    whole = engine.save({"good": 1})
+    engine.save({"good": 2}, raw={"older_harm": ("msgpack", b"\xc1")}, parent=whole.engine_id)
+    newest = engine.save({"good": 3}, raw={"price_list": ("msgpack", b"\xc1\xff")})
+    rows.stands(
+        engine.run, RunStatus.FAILED, failure="state_invalid", failure_text="Its saved state can't be read."
+    )
+    address = page(newest) if where == "checkpoint" else f"/w/{acme.workspace.id}/runs/{engine.run.id}/"
+    response = client_of(acme.operator).get(address)
+    assert response.status_code == 200
+    assert response.context["broken"].fields == ["price_list"]
+    assert response.context["broken"].last_valid == whole
+    text = response.content.decode()
+    assert "price_list can&#x27;t be read" in text
+    assert page(whole) in text
+    assert response.context["branch_url"] == branch_from(whole)
+    assert ("Branch from there" in text) == bool(branch_from(whole))
+
+
+def test_a_state_that_breaks_its_schema_names_the_field(
+    acme: World, client_of: ClientOf, engine: Engine
+) -> None:
+    field, rule = next(
+        (name, rule)
+        for name, rule in engine.run.workflow.state_schema["properties"].items()
+        if rule.get("type") == "string" and name not in engine.run.workflow.masks
+    )
+    assert rule
+    whole = engine.save({field: "as it should be"})
+    engine.save({field: [1, 2]}, parent=whole.engine_id)
+    address = f"/w/{acme.workspace.id}/runs/{engine.run.id}/"
+    rows.stands(engine.run, RunStatus.FAILED)
+    assert client_of(acme.viewer).get(address).context["broken"] is None, "its failure is another one"
+    rows.change(engine.run, failure="state_invalid")
+    response = client_of(acme.viewer).get(address)
+    assert response.status_code == 200
+    assert (response.context["broken"].fields, response.context["broken"].last_valid) == ([field], whole)
+    assert f"{field} does not fit the schema of the state." in words_of(response)
+
+
+def test_where_no_state_is_whole_none_is_offered(acme: World, client_of: ClientOf, engine: Engine) -> None:
+    newest = engine.save({"good": 3}, raw={"bad": ("pickle", b"x")})
+    response = client_of(acme.viewer).get(page(newest))
+    assert response.context["broken"].last_valid is None
+    assert "No earlier one of this run is whole." in words_of(response)
