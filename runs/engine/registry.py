@@ -29,6 +29,20 @@ class WorkflowRefused(Exception):
 
 
 @dataclass(frozen=True)
+class Migration:
+    """How the state of an earlier version becomes this one's, as its author declares it.
+
+    *convert*: from the earlier version's state (plain values, by field) to the fields that change; None drops nothing.
+    *nodes*: earlier node → this version's, for those that are called otherwise. *summary*: what it does, in words, for
+    who decides about it.
+    """
+
+    summary: str
+    convert: Callable[[dict[str, Any]], dict[str, Any]]
+    nodes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Workflow:
     """A workflow as its author declares it.
 
@@ -50,6 +64,8 @@ class Workflow:
     step_seconds: float | None = None
     node_seconds: Mapping[str, float] = field(default_factory=dict)
     to_state: Callable[[dict[str, Any]], dict[str, Any]] = field(default=dict)
+    #: From which earlier versions a run may be migrated to this one.
+    migrations: Mapping[str, Migration] = field(default_factory=dict)
 
     @property
     def id(self) -> str:
@@ -99,6 +115,14 @@ class Workflow:
         return {
             "nodes": sorted(node["id"] for node in self.topology["nodes"]),
             "edges": sorted(f"{edge['source']}→{edge['target']}" for edge in self.topology["edges"]),
+        }
+
+    @cached_property
+    def node_hashes(self) -> dict[str, str]:
+        """Of each node's source, subgraphs' nodes under their own names within them."""
+        return {
+            name: hashlib.sha256(json.dumps(source, sort_keys=True, default=str).encode()).hexdigest()[:24]
+            for name, source in self._source["nodes"].items()
         }
 
     @property

@@ -21,6 +21,10 @@ class WorkflowVersion(models.Model):
     topology = models.JSONField(help_text="nodes and edges, as the engine draws them")
     input_schema = models.JSONField()
     state_schema = models.JSONField()
+    node_hashes = models.JSONField(default=dict, help_text="node → hash of its source")
+    migrates = models.JSONField(
+        default=dict, help_text="earlier version → what its declared migration does, in words"
+    )
     masks = models.JSONField(default=list, help_text="protected paths of the state")
     effect_types = models.JSONField(default=list)
     needs_conversation = models.BooleanField(default=False)
@@ -32,3 +36,24 @@ class WorkflowVersion(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name}@{self.version}"
+
+
+class SharedPath(models.Model):
+    """A file that a node of this version was seen to write by a path of its own, and the run that it was first seen in.
+
+    Every run writes there, replays and branches too: the later one overwrites what the earlier one refers to.
+    """
+
+    workflow = models.ForeignKey(WorkflowVersion, on_delete=models.PROTECT, related_name="shared_paths")
+    node = models.CharField(max_length=200)
+    path = models.CharField(max_length=500)
+    run_id = models.CharField(max_length=40)
+    at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["workflow", "node", "path"], name="shared_path_once_a_version")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.node} writes {self.path}"
