@@ -11,6 +11,8 @@ from django.test import Client
 from console.models import AuditEvent, User
 from effects.models import Approval, Effect
 from effects.states import ApprovalStatus, EffectStatus, SubState
+from runs import execution
+from runs.engine.advance import Ended
 from runs.models import Run
 from runs.states import RunStatus, StepOutcome
 from tests.people import World, make_world
@@ -184,3 +186,55 @@ def test_a_run_that_has_ended_is_left_alone(acme: World, client_of: ClientOf, ve
     assert response.status_code == 409
     assert "it is completed" in response.content.decode()
     assert status_of(run) == RunStatus.COMPLETED
+
+
+def test_after_a_cancel_the_page_lists_what_was_sent_as_sent_and_the_rest_as_cancelled(
+    acme: World, client_of: ClientOf
+) -> None:
+    run = rows.stands(rows.run_in(acme), RunStatus.RUNNING)
+    claim = rows.execution(run, fence=run.fence, outcome=None)
+    sent = rows.effect(
+        acme, run, status=EffectStatus.COMPLETED, sub=SubState.NONE, key="sent", reference="off_7"
+    )
+    unsent = rows.effect(acme, run, key="asked")
+    rows.approval(acme, run, unsent)
+    client = client_of(acme.operator)
+    page = f"/w/{run.workspace_id}/runs/{run.id}/?part=effects"
+    assert pull(client, run, "cancel").status_code == 303
+    asked_for = client.get(page).content.decode()
+    assert "Cancelling" in asked_for
+    assert states_in(client.get(page), sent, unsent) == ["completed", "cancelled"]
+
+    # Its worker has stopped at the next safe point.
+    run.refresh_from_db()
+    execution.settle(run, Ended(drained="cancel"))
+    shown = client.get(page).content.decode()
+    assert status_of(run) == RunStatus.CANCELLED
+    assert "Cancelling" not in shown
+    assert f"Cancelled by <b>{acme.operator.name}</b>" in shown
+    assert states_in(client.get(page), sent, unsent) == ["completed", "cancelled"]
+    assert "off_7" in shown
+    assert shown.count("sent before cancel") == 1
+    claim.refresh_from_db()
+    assert claim.ended_at is not None
+
+
+def test_a_pause_is_shown_as_asked_for_and_then_as_done(acme: World, client_of: ClientOf) -> None:
+    run = rows.stands(rows.run_in(acme), RunStatus.RUNNING)
+    rows.execution(run, fence=run.fence, outcome=None)
+    client = client_of(acme.operator)
+    page = f"/w/{run.workspace_id}/runs/{run.id}/"
+    assert pull(client, run, "pause").status_code == 303
+    assert "Pausing" in client.get(page).content.decode()
+    run.refresh_from_db()
+    execution.settle(run, Ended(drained="pause"))
+    shown = client.get(page).content.decode()
+    assert status_of(run) == RunStatus.PAUSED
+    assert "Pausing" not in shown
+    assert f"Paused by {acme.operator.name}." in shown
+
+
+def states_in(page: Any, *effects: Effect) -> list[str]:
+    """How the page's list of effects says that each of these stands."""
+    listed = {row.id: row for row in page.context["effects"]}
+    return [listed[effect.id].sub_state or listed[effect.id].status for effect in effects]
