@@ -1,4 +1,4 @@
-"""`manage.py make_docs`: write the documents that say what the modules say: states, roles, ready-made contracts.
+"""`manage.py make_docs`: write the documents that say what the modules say: states, roles, commands, ready-made contracts.
 
 A test compares the files with the text that is made here: whoever adds a state, a role or a contract runs this command.
 """
@@ -13,6 +13,8 @@ from django.core.management.base import BaseCommand
 from django.db.models import TextChoices
 
 from console.kernel import words
+from console.management.commands._commands_doc import command_sections
+from console.models import bulk
 from console.models.roles import HOLDERS, Capability, Role
 from effects import states as effects
 from effects.catalogue.listed import READY, Ready
@@ -23,7 +25,7 @@ MADE_FROM = "This file is made from {modules} by `manage.py make_docs`; change t
 
 
 class Command(BaseCommand):
-    help = "Write docs/states.md, docs/roles.md and docs/catalogue.md from the modules that they describe."
+    help = "Write docs/states.md, roles.md, commands.md and catalogue.md from the modules that they describe."
 
     def handle(self, *args: Any, **options: Any) -> None:  # noqa: ARG002
         for name, text in documents().items():
@@ -33,7 +35,12 @@ class Command(BaseCommand):
 
 def documents() -> dict[str, str]:
     """Each document's name in docs/ and its whole text."""
-    return {"states.md": states(), "roles.md": roles(), "catalogue.md": catalogue()}
+    return {
+        "states.md": states(),
+        "roles.md": roles(),
+        "commands.md": commands(),
+        "catalogue.md": catalogue(),
+    }
 
 
 def states() -> str:
@@ -109,9 +116,9 @@ def effect_sections() -> Iterable[str]:
     yield from listed("Orders: what a person may order", effects.OrderKind)
     yield from listed("Orders: where one stands", effects.OrderStatus, "order")
     yield from listed("Kill switch: what it stops", effects.StopScope)
-    yield from listed("Bulk recover: where one stands", effects.RecoveryStatus, "recovery")
+    yield from listed("Bulk recover: where one stands", bulk.BulkStatus, "recovery")
     yield from listed("Bulk recover: what it would do with an effect", effects.Verdict)
-    yield from listed("Bulk recover: where an effect of it stands", effects.ItemState)
+    yield from listed("Bulk recover: where an effect of it stands", bulk.ItemState)
     yield from listed("Orphan scans: where one stands", effects.ScanStatus, "scan")
     yield "## Approvals"
     yield from listed("Where one stands", effects.ApprovalStatus, "approval")
@@ -131,6 +138,20 @@ def roles() -> str:
                 for one in Capability
             ),
         ),
+    )
+
+
+def commands() -> str:
+    return document(
+        "Commands",
+        MADE_FROM.format(modules="`runs/availability.py` and `console/models/roles.py`"),
+        "What an operator may do with a run, and for each command that is not offered the reason, as the page says it on "
+        "the disabled lever, the API in its answer and the command when it refuses. Want of a role comes first: "
+        "then the reason names the right that is missing. `go` is no reason: the command is offered.",
+        "Beside the tables: what executes the workflow (Continue, Ask again, settling a dropped effect, replays and "
+        "branches) is not offered while living workers hold only other versions of it than the run was made with; the "
+        "reason names both.",
+        *command_sections(table),
     )
 
 
@@ -154,6 +175,7 @@ def ready_sections(ready: Ready) -> Iterable[str]:
             "a key is relied on for",
             "not found proves absence",
             "reversibility",
+            "who decides sees what is there now",
         ),
         (promise_row(contract) for contract in ready.contracts),
     )
@@ -170,6 +192,7 @@ def promise_row(contract: EffectContract) -> Sequence[str]:
         relied_on(contract) if contract.dedup == effects.Dedup.KEY else "",
         "yes" if contract.authoritative else "no",
         str(effects.Reversibility(contract.reversibility).label),
+        "yes" if contract.preview else "no",
     )
 
 
