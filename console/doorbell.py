@@ -35,9 +35,12 @@ _bell.conf.update(
 ORDERS = "orders"
 
 
-def queue_of(workflow: str) -> str:
-    """The queue of one workflow version: only workers that hold ``name@version`` listen to it."""
-    return f"runs.{workflow}"
+def queue_of(workflow: str, *, apart: bool = False) -> str:
+    """The queue of one workflow version: only workers that hold ``name@version`` listen to it.
+
+    *apart*: its runs in evidence and simulation, which replayers take.
+    """
+    return f"replays.{workflow}" if apart else f"runs.{workflow}"
 
 
 def ring(task: str, args: Sequence[str], *, queue: str) -> bool:

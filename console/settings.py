@@ -218,6 +218,8 @@ CELERY = {
 
 WORKFLOWS = env.words("SIGNALBOX_WORKFLOWS")
 CONTRACTS = env.words("SIGNALBOX_CONTRACTS")
+# Where models are asked, as URLs: a simulation that is launched to ask them may reach these and nothing else outside.
+MODEL_ADDRESSES = env.words("SIGNALBOX_MODEL_ADDRESSES")
 # How long one node may run before its run fails with step_deadline.
 STEP_SECONDS = env.number("SIGNALBOX_STEP_SECONDS", 600, at_least=1)
 SWEEP_SECONDS = env.number("SIGNALBOX_SWEEP_SECONDS", 1, at_least=0.05)

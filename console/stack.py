@@ -13,7 +13,7 @@ from pathlib import Path
 from console.supervise import Program
 
 BASE = Path(__file__).resolve().parents[1]
-WORKFLOWS = "demo.workflows.sales_offer:workflow,demo.workflows.support:workflow"
+WORKFLOWS = "demo.workflows.sales_offer:workflow,demo.workflows.sales_offer_8:workflow,demo.workflows.support:workflow"
 CONTRACTS = "demo.contracts:CONTRACTS"
 # Each gets a secret, in SIGNALBOX_RECEIVER_SECRET_<NAME>. The mail catcher asks for none.
 RECEIVERS = ("CRM", "DESK")
@@ -92,6 +92,7 @@ def environment(
             "SIGNALBOX_CONTRACTS": CONTRACTS,
             "DEMO_RECEIVER_URL": f"http://127.0.0.1:{ports.receiver}",
             "DEMO_MODEL_URL": f"http://127.0.0.1:{ports.model}",
+            "SIGNALBOX_MODEL_ADDRESSES": f"http://127.0.0.1:{ports.model}",
             "DEMO_SMTP_HOST": "127.0.0.1",
             "DEMO_SMTP_PORT": str(ports.smtp),
             "DEMO_MAIL_URL": f"http://127.0.0.1:{ports.mail}",
@@ -112,7 +113,12 @@ def web(env: Mapping[str, str], port: int) -> Program:
 
 def background(env: Mapping[str, str]) -> list[Program]:
     """The product's processes that no browser speaks to."""
-    return [Program(name, manage(name), without_owner(env)) for name in ("worker", "sweep")]
+    commands = {
+        "worker": ("worker",),
+        "replayer": ("worker", "--replayer"),
+        "sweep": ("sweep",),
+    }
+    return [Program(name, manage(*command), without_owner(env)) for name, command in commands.items()]
 
 
 def demo(env: Mapping[str, str], ports: Ports, folder: Path) -> list[Program]:

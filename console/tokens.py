@@ -33,10 +33,21 @@ class Scope(TextChoices):
 
     START = "runs:start", "start runs"
     READ = "runs:read", "read runs"
+    COMMAND = "runs:command", "continue, pause or cancel runs, or ask again"
+    BRANCH = "runs:branch", "create branches"
+    REPLAY = "runs:replay", "replay runs from a checkpoint"
 
     @property
     def capability(self) -> Capability:
-        return {Scope.START: Capability.RUN, Scope.READ: Capability.SEE}[self]
+        return {
+            Scope.START: Capability.RUN,
+            Scope.READ: Capability.SEE,
+            Scope.COMMAND: Capability.RUN,
+            # The least of its modes; live asks for its own besides.
+            Scope.BRANCH: Capability.SIMULATE,
+            # The least of its modes; each asks for its own besides.
+            Scope.REPLAY: Capability.EVIDENCE,
+        }[self]
 
 
 class Unauthenticated(Refusal):

@@ -24,29 +24,32 @@ from langgraph.types import interrupt
 
 from console.kernel.canonical import JSONValue
 from console.kernel.live import announce
-from effects import intents, ledger
+from effects import attachments, doubles, intents, ledger
 from effects.contracts import contract
 from effects.intents import Proposal
 from effects.ledger import Wait
-from effects.models import Command, Effect
+from effects.models import Effect, WouldHave
 from effects.origin import OriginLost, Result
-from effects.states import SubState
+from effects.states import Decision, Stance, SubState
+from runs import selectors
 from runs.engine.advance import OURS
-from runs.engine.going import Stopped, Task, current_task
+from runs.engine.going import Stopped, Task, Unrecorded, current_task
 from runs.engine.recording import recorded
-from runs.engine.registry import Workflow
-from runs.models import Direction, Message, Recorded
-from runs.states import InputClass
+from runs.engine.registry import Migration, Workflow
+from runs.models import Asked, Direction, Message, Recorded
 
 __all__ = [
     "Decided",
     "LedgerMiddleware",
+    "Migration",
     "Workflow",
     "ask_approval",
     "ask_model",
+    "attach",
     "perform",
     "post_message",
     "propose",
+    "read_attachment",
     "recorded_fact",
     "recorded_tool",
 ]
@@ -92,13 +95,28 @@ def _propose(
 def _stopping(task: Task) -> Iterator[None]:
     """Turn a lost origin, or a database that went away, into a stop that the guard sees even if the node catches it.
 
-    Neither is the node's fault: the run is cancelled, or it is taken up again when its lease ends.
+    Neither is the node's fault: the run is cancelled, or it is taken up again when its lease ends. So does what the
+    recording lacks: evidence ends there.
     """
     try:
         yield
+    except doubles.Unanswered as missing:
+        raise task.stop(_unrecorded_effect(task, missing)) from missing
     except (OriginLost, OperationalError, InterfaceError) as error:
-        task.stops.append(error)
-        raise Stopped(str(error)) from error
+        raise task.stop(Stopped(str(error))) from error
+
+
+def _unrecorded_effect(task: Task, missing: doubles.Unanswered) -> Unrecorded:
+    row = missing.intended
+    return Unrecorded(
+        missing.message,
+        node=task.node,
+        place=task.place,
+        kind=Asked.EFFECT,
+        name=row.effect_type,
+        asked=row.shown,
+        recorded_effect=row.stands_for,
+    )
 
 
 def ask_approval(proposal: Proposal | str) -> Decided:
@@ -106,23 +124,42 @@ def ask_approval(proposal: Proposal | str) -> Decided:
 
     Reads the ledger and nothing else: no answer that comes through the engine can approve.
     """
-    effect_id = proposal if isinstance(proposal, str) else proposal.effect_id
-    current_task()
+    task = current_task()
+    with _stopping(task):
+        effect_id = ledger.own_id(task.going, _id_of(proposal))
     while True:
-        effect = Effect.objects.get(id=effect_id)
-        if effect.sub_state == SubState.REJECTED:
-            return Decided(approved=False, rejected=True, reason=effect.problem)
-        if effect.sub_state not in (SubState.RECORDED, SubState.AWAITING_APPROVAL):
-            edited = effect.revisions.filter(n=effect.revision, by__isnull=False).exists()
-            return Decided(approved=True, edited=edited)
-        interrupt(
-            {
-                OURS: "approval",
-                "effect_id": effect.id,
-                "revision": effect.revision,
-                "request_hash": effect.request_hash,
-            }
-        )
+        with _stopping(task):
+            standing = _standing(task, effect_id)
+        if isinstance(standing, Decided):
+            return standing
+        interrupt({OURS: "approval", "effect_id": effect_id, **standing})
+
+
+def _id_of(effect: Proposal | str) -> str:
+    return effect if isinstance(effect, str) else effect.effect_id
+
+
+def _standing(task: Task, effect_id: str) -> Decided | dict[str, JSONValue]:
+    """What people decided about an effect, or what they are to be asked about."""
+    if effect_id.startswith(doubles.PREFIX):
+        return _simulated(ledger.intended(task.going, effect_id))
+    effect = Effect.objects.get(id=effect_id)
+    if effect.sub_state == SubState.REJECTED:
+        return Decided(approved=False, rejected=True, reason=effect.problem)
+    if effect.sub_state not in (SubState.RECORDED, SubState.AWAITING_APPROVAL):
+        edited = effect.revisions.filter(n=effect.revision, by__isnull=False).exists()
+        return Decided(approved=True, edited=edited)
+    return {"revision": effect.revision, "request_hash": effect.request_hash}
+
+
+def _simulated(row: WouldHave) -> Decided | dict[str, JSONValue]:
+    decision = doubles.decision_on(row)
+    if decision is not None:
+        approved = decision.decision == Decision.APPROVE
+        return Decided(approved=approved, rejected=not approved, reason=decision.reason)
+    if contract(row.effect_type).asking is None:
+        return Decided(approved=True)
+    return {"revision": 1, "request_hash": row.request_hash}
 
 
 def perform(effect: Proposal | str, *, until: str = "completed") -> Result:
@@ -133,7 +170,7 @@ def perform(effect: Proposal | str, *, until: str = "completed") -> Result:
     """
     if until not in ("completed", "accepted"):
         raise ValueError("until is 'completed' or 'accepted'")
-    effect_id = effect if isinstance(effect, str) else effect.effect_id
+    effect_id = _id_of(effect)
     while True:
         task = current_task()
         with _stopping(task):
@@ -163,9 +200,18 @@ def ask_model(model: BaseChatModel, messages: Sequence[BaseMessage], **options: 
     return message
 
 
-def recorded_tool(name: str, arguments: JSONValue, call: Callable[[], JSONValue]) -> JSONValue:
-    """A read from outside (a search, a look-up): its result is a recorded fact of this run."""
-    return recorded(Recorded.TOOL, name, arguments, call)
+def recorded_tool(
+    name: str,
+    arguments: JSONValue,
+    call: Callable[[], JSONValue],
+    *,
+    double: Callable[[], JSONValue] | None = None,
+) -> JSONValue:
+    """A read from outside (a search, a look-up): its result is a recorded fact of this run.
+
+    *double* answers in a simulation that asks for what was never recorded; without one such a simulation stops there.
+    """
+    return recorded(Recorded.TOOL, name, arguments, call, double=double)
 
 
 def recorded_fact(name: str, read: Callable[[], JSONValue]) -> JSONValue:
@@ -174,11 +220,17 @@ def recorded_fact(name: str, read: Callable[[], JSONValue]) -> JSONValue:
 
 
 def post_message(text: str, *, author: str = "Agent", key: str = "reply") -> str:
-    """Post to the run's conversation, once for (node's place, *key*) however often the node runs. Returns its id."""
+    """Post to the run's conversation, once for (node's place, *key*) however often the node runs. Returns its id.
+
+    In evidence nothing is posted: it is the message that the recorded run posted here. What a simulation would have
+    posted is kept beside the conversation.
+    """
     task = current_task()
     if not task.going.conversation_id:
         raise ValueError("This run has no conversation to post to; declare needs_conversation=True.")
     post_key = hashlib.sha256(f"{task.position}:{key}".encode()).hexdigest()
+    if task.going.stance == Stance.EVIDENCE:
+        return _posted_before(task, post_key, text)
     with _stopping(task), transaction.atomic():
         task.going.hold()
         message, _ = Message.objects.get_or_create(
@@ -189,10 +241,48 @@ def post_message(text: str, *, author: str = "Agent", key: str = "reply") -> str
                 "direction": Direction.OUTBOUND,
                 "author": author,
                 "text": text,
+                "would_be": task.going.stance == Stance.SIMULATION,
             },
         )
         announce(task.going.workspace_id, f"run:{task.going.run_id}")
     return message.id
+
+
+def _posted_before(task: Task, post_key: str, text: str) -> str:
+    """The recorded message, if it says the same; else evidence ends here."""
+    posted = Message.objects.filter(run_id=task.going.lineage.source_id, post_key=post_key).first()
+    if posted is not None and posted.text == text:
+        return posted.id
+    raise task.stop(
+        Unrecorded(
+            "Another message was posted here." if posted else "No message was posted here.",
+            node=task.node,
+            place=task.place,
+            kind=Asked.MESSAGE,
+            name="message",
+            asked=text,
+        )
+    )
+
+
+def attach(data: bytes, *, name: str, media_type: str) -> dict[str, JSONValue]:
+    """Keep a file by its content and return the reference to keep in the state, or in an effect's payload.
+
+    The same bytes are the same file, for every run: what a replay or branch attaches never takes the place of what
+    the original refers to. Raises Invalid for a file that is too large or has no proper name or media type.
+    """
+    task = current_task()
+    with _stopping(task), transaction.atomic():
+        task.going.hold()
+        kept = attachments.keep(task.going.workspace_id, data, name=name, media_type=media_type)
+    return kept.as_json()
+
+
+def read_attachment(reference: JSONValue) -> bytes:
+    """The bytes that a reference in the state names. Raises Invalid for what is none, NotFound."""
+    task = current_task()
+    with _stopping(task):
+        return attachments.read(task.going.workspace_id, reference)
 
 
 class LedgerMiddleware(AgentMiddleware):
@@ -275,7 +365,6 @@ class LedgerMiddleware(AgentMiddleware):
             call["name"],
             _jsonable(call["args"]),
             lambda: _dumped(handler(request)),
-            input_class=InputClass.RECORDED,
         )
         message = _loaded(answer)
         if isinstance(message, ToolMessage):
@@ -285,16 +374,15 @@ class LedgerMiddleware(AgentMiddleware):
 
 def _effect_of_call(task: Task, tool_call_id: str, effect_type: str) -> str:
     """The effect that was proposed for this tool call; an unknown one is refused, never sent."""
-    command = (
-        Command.objects.filter(run_id=task.going.run_id, tool_call_id=tool_call_id, effect_type=effect_type)
-        .order_by("-created_at", "-id")
-        .first()
+    going = task.going
+    found = selectors.effect_of_call(
+        going.lineage, tool_call_id, effect_type, evidence=going.stance == Stance.EVIDENCE
     )
-    if command is None:
+    if not found:
         raise intents.Conflict(
             f"The call {tool_call_id} of {effect_type} was never proposed, so nothing is sent for it."
         )
-    return command.effect.id
+    return found
 
 
 def _told(effect_type: str, result: Result) -> str:

@@ -7,22 +7,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from django import forms
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.http import QueryDict
 
 from console.kernel.canonical import parse_json
 from console.kernel.errors import BadRequest, Invalid, Refusal
-from console.pages import new_token
+from console.pages import LeverForm, new_token
 from runs.models import Conversation, Run, WorkflowVersion
-from runs.states import NEEDS_A_PERSON, Failure, RunKind, RunMode, RunStatus
-
-NEEDS = "needs_a_person"
-UNDER_WAY = "under_way"
-#: Several statuses under one name.
-TOGETHER: dict[str, tuple[RunStatus, ...]] = {
-    NEEDS: NEEDS_A_PERSON,
-    UNDER_WAY: (RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.WAITING_EFFECT),
-}
+from runs.selectors import narrowed
+from runs.states import NEEDS, UNDER_WAY, Failure, RunKind, RunMode, RunStatus
 
 
 def refuse_what_does_not_parse(form: forms.Form) -> None:
@@ -75,23 +68,20 @@ class RunFilter(forms.Form):
 
     def narrow(self, queryset: QuerySet[Run]) -> QuerySet[Run]:
         """*queryset* with every filter that is set. ``q`` looks in title, customer and customer's name."""
-        chosen = self.cleaned_data
-        for name, column in _COLUMNS.items():
-            if chosen[name] in TOGETHER:
-                queryset = queryset.filter(status__in=TOGETHER[chosen[name]])
-            elif chosen[name]:
-                queryset = queryset.filter(**{column: chosen[name]})
-        if text := chosen["q"]:
-            queryset = queryset.filter(
-                Q(title__icontains=text)
-                | Q(customer_ref=text)
-                | Q(conversation__customer_name__icontains=text)
-            )
-        return queryset
+        return narrowed(queryset, self.conditions)
+
+    @property
+    def conditions(self) -> dict[str, str]:
+        """Each filter that is set, by its name in the address: what a bulk act keeps of it."""
+        return {
+            name: value
+            for name, value in self.cleaned_data.items()
+            if value and name not in ("cursor", "more")
+        }
 
     @property
     def is_narrow(self) -> bool:
-        return any(value for name, value in self.cleaned_data.items() if name not in ("cursor", "more"))
+        return bool(self.conditions)
 
     @property
     def selects(self) -> list[forms.BoundField]:
@@ -115,15 +105,10 @@ class RunFilter(forms.Form):
 
 
 _MORE = ("failure", "of", "kind", "mode", "customer")
-_COLUMNS = {
-    "status": "status",
-    "failure": "failure",
-    "of": "failure_of",
-    "workflow": "workflow__name",
-    "kind": "kind",
-    "mode": "mode",
-    "customer": "customer_ref",
-}
+
+
+#: The parts of the Run page; none chosen is the one that has most to say.
+PARTS = ("", "checkpoints", "effects", "approvals", "messages", "lineage", "input")
 
 
 class PageChoice(forms.Form):
@@ -131,7 +116,7 @@ class PageChoice(forms.Form):
 
     part = forms.ChoiceField(
         required=False,
-        choices=[(name, name) for name in ("", "checkpoints", "effects", "approvals", "messages", "input")],
+        choices=[(name, name) for name in PARTS],
     )
     show = forms.CharField(required=False, max_length=64)
 
@@ -148,6 +133,76 @@ class PageChoice(forms.Form):
     @property
     def chosen_id(self) -> str:
         return str(self.cleaned_data["show"])
+
+
+#: Where a simulation's models are answered from.
+ASKED, RECORDED = "asked", "recorded"
+
+
+class ReplayChoice(forms.Form):
+    """What the form of a replay is shown for: ``?mode=``, a simulation's ``?models=``, the reason typed so far."""
+
+    mode = forms.ChoiceField(required=False, choices=[("", ""), *RunMode.choices])
+    models = forms.ChoiceField(required=False, choices=[(name, name) for name in ("", RECORDED, ASKED)])
+    reason = forms.CharField(required=False, max_length=2000)
+
+    @classmethod
+    def read(cls, given: QueryDict) -> ReplayChoice:
+        form = cls(given)
+        refuse_what_does_not_parse(form)
+        return form
+
+    @property
+    def chosen_mode(self) -> RunMode | None:
+        """None where the address names none."""
+        chosen = self.cleaned_data["mode"]
+        return RunMode(chosen) if chosen else None
+
+    @property
+    def models_asked(self) -> bool:
+        return bool(self.cleaned_data["models"] == ASKED)
+
+    @property
+    def typed(self) -> str:
+        return str(self.cleaned_data["reason"])
+
+
+class ReplayForm(ReplayChoice):
+    """What is posted to launch one. A form without a token or a mode was not made here: BadRequest."""
+
+    mode = forms.ChoiceField(choices=RunMode.choices)
+
+    @classmethod
+    def read(cls, given: QueryDict) -> ReplayForm:
+        form = cls(given)
+        form.token = LeverForm.token_of(given)
+        refuse_what_does_not_parse(form)
+        return form
+
+    token = ""
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """As the command takes it."""
+        return {
+            "mode": RunMode(self.cleaned_data["mode"]),
+            "models_asked": self.models_asked,
+            "reason": self.typed,
+            "token": self.token,
+        }
+
+
+class PermitForm(forms.Form):
+    """What is posted to permit an irreversible type. What is missing or does not fit is the command's to say."""
+
+    effect_type = forms.CharField(required=False, max_length=200)
+    reason = forms.CharField(required=False, max_length=2000)
+
+    @classmethod
+    def read(cls, given: QueryDict) -> PermitForm:
+        form = cls(given)
+        refuse_what_does_not_parse(form)
+        return form
 
 
 class Paging(forms.Form):
@@ -363,3 +418,25 @@ class StartOn(forms.Form):
     @property
     def chosen_id(self) -> str:
         return str(self.cleaned_data["conversation"])
+
+
+class ComparedRuns(forms.Form):
+    """The two runs of the Compare page. Without *b* it asks for it."""
+
+    a = forms.CharField(max_length=64)
+    b = forms.CharField(required=False, max_length=64)
+
+    @classmethod
+    def read(cls, given: QueryDict) -> ComparedRuns:
+        """Raises BadRequest without a first run."""
+        form = cls(given)
+        refuse_what_does_not_parse(form)
+        return form
+
+    @property
+    def first_id(self) -> str:
+        return str(self.cleaned_data["a"])
+
+    @property
+    def second_id(self) -> str:
+        return str(self.cleaned_data["b"])

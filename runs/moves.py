@@ -14,7 +14,7 @@ from django.db import connection
 from django.db.models import F, Q
 from django.db.models.functions import Greatest, Now
 
-from runs.models import Execution, Recording, Run, Step
+from runs.models import Execution, Recording, Run, Step, WorkflowVersion
 from runs.states import FINAL, WAITING, Cause, ExecutionOutcome, RunStatus, StepOutcome
 
 
@@ -32,13 +32,22 @@ def _to(status: RunStatus, **fields: Any) -> dict[str, Any]:
     }
 
 
-_NO_FAILURE = {"failure": "", "failure_text": "", "failure_of": "", "failure_effect": ""}
+_NO_FAILURE = {
+    "failure": "",
+    "failure_text": "",
+    "failure_of": "",
+    "failure_effect": "",
+    "failed_on_answer": False,
+}
 
 
-def claim(run_id: str, *, holds: list[str], worker_id: str, lease: timedelta) -> Run | None:
+def claim(
+    run_id: str, *, holds: list[str], worker_id: str, lease: timedelta, apart: bool = False
+) -> Run | None:
     """queued → running for a worker that holds the run's version: fence + 1, lease. None: somebody else's, or not due.
 
-    *holds*: ``name@version#fingerprint`` of each version that the worker has.
+    *holds*: ``name@version#fingerprint`` of each version that the worker has. *apart*: the worker is a replayer, which
+    takes runs in evidence and simulation and no others; a worker without it takes live ones alone.
     """
     with connection.cursor() as cursor:
         cursor.execute(
@@ -48,10 +57,11 @@ def claim(run_id: str, *, holds: list[str], worker_id: str, lease: timedelta) ->
                 step_deadline = NULL,
                 started_at = COALESCE(started_at, now())
             WHERE id = %s AND status = 'queued' AND NOT cancel_requested AND NOT pause_requested
+              AND (mode <> 'live') = %s
               AND EXISTS (SELECT 1 FROM runs_workflowversion w WHERE w.id = runs_run.workflow_id
                           AND w.name || '@' || w.version || '#' || runs_run.fingerprint = ANY(%s))
             """,
-            [worker_id, lease.total_seconds(), run_id, holds],
+            [worker_id, lease.total_seconds(), run_id, apart, holds],
         )
         if cursor.rowcount != 1:
             return None
@@ -211,18 +221,34 @@ def cancel(run_id: str, *, by: str) -> bool:
     )
 
 
-def continue_(run_id: str) -> bool:
-    """paused, failed → queued, or a queued run again; its losses count from nothing. False: not from where it stands."""
+def continue_(run_id: str, *, cause: Cause = Cause.CONTINUE) -> bool:
+    """paused, failed → queued, for a person's *cause*; its losses count from nothing. False: not from where it stands."""
     return bool(
         Run.objects.filter(id=run_id, status__in=[RunStatus.PAUSED, RunStatus.FAILED]).update(
             **_to(
                 RunStatus.QUEUED,
-                next_cause=Cause.CONTINUE,
+                next_cause=cause,
                 losses=0,
                 loss_marker="",
                 pause_requested=False,
                 stopped_by="",
                 **_NO_FAILURE,
+            )
+        )
+    )
+
+
+def take_to_version(run: Run, target: WorkflowVersion) -> bool:
+    """A run that stands still is another version's from now on: → paused, for Continue. The caller holds the row."""
+    return bool(
+        Run.objects.filter(
+            id=run.id, status__in=[RunStatus.PAUSED, RunStatus.FAILED], workflow=run.workflow
+        ).update(
+            **_to(
+                RunStatus.PAUSED,
+                workflow=target,
+                fingerprint=target.fingerprint,
+                **{**_NO_FAILURE, "failure_text": f"Its state was migrated to {target}. Continue goes on."},
             )
         )
     )

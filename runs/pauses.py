@@ -7,15 +7,17 @@ agent-inbox schema, and a plain question with an optional schema for its answer.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
-from effects import approvals, rounds
+from effects import approvals, doubles, rounds
 from effects.approvals import Request
-from effects.models import Command, Effect
+from effects.models import Command, Effect, WouldHave
 from effects.rounds import Answered
 from effects.states import Asked, Decision
 from runs.engine.advance import NO_ANSWER, PendingPause
-from runs.states import PauseKind
+from runs.models import Pause
+from runs.states import ANSWERED_BY_ENGINE, PauseKind
 
 #: agent-inbox: what its configuration allows, and what its answers are called.
 _INBOX_ALLOWS = {
@@ -28,6 +30,8 @@ _INBOX_ALLOWS = {
 
 def requests_of(run_id: str, pause: PendingPause) -> list[Request]:
     """What the pause asks, one request for each action. Empty where it only waits for an effect."""
+    if pause.effect_id.startswith(doubles.PREFIX):
+        return [approvals.request_for_would_have(WouldHave.objects.get(id=pause.effect_id))]
     if pause.kind in (PauseKind.EFFECT_APPROVAL, PauseKind.EFFECT_WAIT):
         effect = Effect.objects.get(id=pause.effect_id)
         asked = effect.needs_approval and approvals.can_still_be_asked(effect)
@@ -56,8 +60,8 @@ def _actions(run_id: str, pause: PendingPause) -> list[Request]:
     value = pause.value
     if isinstance(value, dict) and value.get("type") == "tool_approval":
         allows = _allowed_by_schema(pause.response_schema)
-        effect = _effect_of(run_id, str(value.get("tool_call_id", "")), str(value["name"]))
-        return [_action(value["name"], value["args"], str(value.get("description", "")), allows, effect)]
+        about = _about(run_id, str(value.get("tool_call_id", "")), str(value["name"]))
+        return [_action(value["name"], value["args"], str(value.get("description", "")), allows, about)]
     if isinstance(value, dict) and "action_requests" in value:
         return _batched(run_id, pause, value)
     return [_from_inbox(item) for item in (value if isinstance(value, list) else [value])]
@@ -80,21 +84,20 @@ def _batched(run_id: str, pause: PendingPause, value: dict[str, Any]) -> list[Re
         )
         if call is not None:
             unmatched.remove(call)
-        effect = _effect_of(run_id, str(call["id"]), str(call["name"])) if call else None
+        about = _about(run_id, str(call["id"]), str(call["name"])) if call else None
         allows = allowed.get(action["name"]) or (Decision.APPROVE, Decision.REJECT)
         requests.append(
-            _action(action["name"], action["args"], str(action.get("description", "")), allows, effect)
+            _action(action["name"], action["args"], str(action.get("description", "")), allows, about)
         )
     return requests
 
 
 def _action(
-    name: str, args: Any, description: str, allows: tuple[Decision, ...], effect: Effect | None
+    name: str, args: Any, description: str, allows: tuple[Decision, ...], about: Request | None
 ) -> Request:
-    if effect is not None:
+    if about is not None:
         # A person's words never stand in for a tool that changes the outside world.
         allows = tuple(decision for decision in allows if decision != Decision.RESPOND)
-        about = approvals.request_for_effect(effect)
         title, asked_of, due, expires = about.title, about.asked_of, about.due, about.expires
     else:
         title, asked_of, due, expires = f"Use the tool {name}", "", Request.due, Request.expires
@@ -103,7 +106,8 @@ def _action(
         title=title,
         body={"name": name, "args": args},
         allows=allows,
-        effect_id=effect.id if effect else "",
+        effect_id=about.effect_id if about else "",
+        would_have_id=about.would_have_id if about else "",
         # LangChain's own description ends in the arguments; they are shown from the sealed body, masked.
         why=description.partition("\n\nTool: ")[0],
         asked_of=asked_of,
@@ -136,15 +140,21 @@ def _allowed_by_schema(schema: Any) -> tuple[Decision, ...]:
     ) or (Decision.APPROVE, Decision.REJECT)
 
 
-def _effect_of(run_id: str, tool_call_id: str, tool: str) -> Effect | None:
-    """The effect of the newest command with this call: models may number the calls of each message anew."""
+def _about(run_id: str, tool_call_id: str, tool: str) -> Request | None:
+    """What the newest command with this call would ask: models may number the calls of each message anew."""
     command = (
         Command.objects.filter(run_id=run_id, tool_call_id=tool_call_id, tool=tool)
         .select_related("effect")
         .order_by("-created_at", "-id")
         .first()
     )
-    return command.effect if command else None
+    if command is not None:
+        return approvals.request_for_effect(command.effect)
+    intended = WouldHave.objects.filter(run_id=run_id, tool_call_id=tool_call_id).order_by(
+        "-created_at", "-id"
+    )
+    row = intended.first() if tool_call_id else None
+    return approvals.request_for_would_have(row) if row else None
 
 
 def answer_of(run_id: str, pause: PendingPause) -> Any:
@@ -166,6 +176,22 @@ def answer_of(run_id: str, pause: PendingPause) -> Any:
             "decisions": [_decision(request, one) for request, one in zip(requests, answered, strict=True)]
         }
     return [_inbox_answer(request, one) for request, one in zip(requests, answered, strict=True)]
+
+
+def recorded_answer(source_id: str, pause: PendingPause) -> Any:
+    """What people answered at the same pause of the run that a replay follows, or NO_ANSWER where they have not.
+
+    Found by the task's place, and by how many answers the task had by then: ids differ in every run. A pause that
+    asks something else than what was recorded there is given no answer.
+    """
+    asked = Pause.objects.filter(
+        run_id=source_id, position=pause.position, kind__in=ANSWERED_BY_ENGINE
+    ).order_by("id")
+    in_order = list(dict.fromkeys(asked.values_list("interrupt_id", flat=True)))
+    if not pause.position or len(in_order) <= pause.answers_before:
+        return NO_ANSWER
+    interrupt_id = in_order[pause.answers_before]
+    return answer_of(source_id, replace(pause, interrupt_id=interrupt_id))
 
 
 def _decision(request: Request, answered: Answered) -> dict[str, Any]:

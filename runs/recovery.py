@@ -127,7 +127,7 @@ def ring_again() -> int:
     for run in due:
         if not moves.ring_due(run.id):
             continue
-        if not doorbell.ring(waiting.TASK, [run.id], queue=doorbell.queue_of(str(run.workflow))):
+        if not doorbell.ring(waiting.TASK, [run.id], queue=waiting.queue_of(run)):
             moves.not_rung(run.id)
             break
         rung += 1

@@ -24,6 +24,13 @@ WAITING = (RunStatus.WAITING_APPROVAL, RunStatus.WAITING_EFFECT)
 #: A person has to do something.
 NEEDS_A_PERSON = (RunStatus.WAITING_APPROVAL, RunStatus.PAUSED, RunStatus.FAILED, RunStatus.DIVERGED)
 
+#: Several statuses under one name, as the Runs page's filter knows them.
+NEEDS, UNDER_WAY = "needs_a_person", "under_way"
+TOGETHER: dict[str, tuple[RunStatus, ...]] = {
+    NEEDS: NEEDS_A_PERSON,
+    UNDER_WAY: (RunStatus.QUEUED, RunStatus.RUNNING, RunStatus.WAITING_EFFECT),
+}
+
 
 class RunKind(TextChoices):
     ORIGINAL = "original", "Original"
@@ -52,7 +59,13 @@ class Failure(TextChoices):
     STATE_INVALID = "state_invalid", "Its state can't be saved or read"
     PAUSE_SWALLOWED = "pause_swallowed", "A node caught its own pause and went on"
     NOT_PERMITTED = "not_permitted", "Who set it going may no longer do so"
+    NOT_RECORDED = "not_recorded", "What it asked for was never recorded"
+    STRAY_REQUEST = "stray_request", "A node made a request of its own"
     LIMIT = "limit", "It took more steps than it may"
+
+
+#: These never touch the outside world's live systems: they run apart, in a process of their own each.
+APART = (RunMode.EVIDENCE, RunMode.SIMULATION)
 
 
 class Cause(TextChoices):
@@ -61,6 +74,7 @@ class Cause(TextChoices):
     START = "start", "Started"
     WAKE = "wake", "Something it waited for is there"
     CONTINUE = "continue", "Continued by a person"
+    ASK_AGAIN = "ask_again", "A person had its question asked again"
     RECOVERY = "recovery", "Taken up after its worker was lost"
     HANDED_BACK = "handed_back", "Handed back by a worker that shut down"
 

@@ -6,7 +6,7 @@ import logging
 
 from celery import shared_task
 
-from runs import execution, waiting
+from runs import apart, execution, waiting
 
 logger = logging.getLogger(__name__)
 
@@ -14,4 +14,5 @@ logger = logging.getLogger(__name__)
 @shared_task(name=waiting.TASK, ignore_result=True)  # type: ignore[untyped-decorator]  # Celery has no types
 def advance(run_id: str) -> None:
     """One visit to a run. A message that comes late, twice, or for a finished run does nothing."""
-    logger.info("run %s: %s", run_id, execution.execute(run_id))
+    execute = apart.execute_in_child if execution.this_process().apart else execution.execute
+    logger.info("run %s: %s", run_id, execute(run_id))

@@ -6,7 +6,7 @@ from console import doorbell
 from console.kernel.live import announce
 from runs import moves, selectors
 from runs.models import Run
-from runs.states import WAITING, Cause, RunStatus
+from runs.states import APART, WAITING, Cause, RunStatus
 
 #: The worker's task that takes a run as far as it goes.
 TASK = "runs.advance"
@@ -52,7 +52,12 @@ def reconsider(run: Run) -> RunStatus:
 
 def ring(run: Run) -> None:
     """Ring the workers that hold the run's version, once this transaction commits."""
-    doorbell.ring_on_commit(TASK, [run.id], queue=doorbell.queue_of(str(run.workflow)))
+    doorbell.ring_on_commit(TASK, [run.id], queue=queue_of(run))
+
+
+def queue_of(run: Run) -> str:
+    """Where the workers that may take it listen."""
+    return doorbell.queue_of(str(run.workflow), apart=run.mode in APART)
 
 
 def tell(run: Run) -> None:

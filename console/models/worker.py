@@ -16,6 +16,9 @@ class Worker(models.Model):
     id = PrefixedId("wrk")
     host = models.CharField(max_length=200)
     pid = models.IntegerField()
+    replayer = models.BooleanField(
+        default=False, help_text="takes replays and branches in evidence and simulation, and nothing else"
+    )
     versions = ArrayField(models.CharField(max_length=200), help_text="name@version#fingerprint")
     started_at = models.DateTimeField(db_default=Now())
     last_seen = models.DateTimeField(db_default=Now())

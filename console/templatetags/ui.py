@@ -504,6 +504,41 @@ def _path_button(path: str) -> SafeString:
     return copy_button(path, f"Copy the path {path}") if path else SafeString("")
 
 
+# -- lineage ----------------------------------------------------------------------------------------------------
+
+#: Runs made of runs made of runs …: from here on they stand below one another, each with whose it is.
+DEEPEST = 8
+
+
+@dataclass(frozen=True)
+class LineageRow:
+    """One run of a lineage in the order of reading. *opens* a list of its own; *closes*: a step for each list that ends."""
+
+    node: Mapping[str, Any]
+    opens: bool
+    closes: range
+    cut: bool
+
+
+@register.filter
+def lineage_rows(root: object) -> list[LineageRow]:
+    """A tree of runs, flat: neither the template nor the page nests as deep as a lineage may."""
+    if not isinstance(root, Mapping):
+        return []
+    found: list[tuple[Mapping[str, Any], int]] = []
+    stack: list[tuple[Mapping[str, Any], int]] = [(root, 0)]
+    while stack:
+        node, depth = stack.pop()
+        found.append((node, depth))
+        stack += [(child, depth + 1) for child in reversed(node.get("children") or [])]
+    rows = []
+    for index, (node, depth) in enumerate(found):
+        here = min(depth, DEEPEST)
+        after = min(found[index + 1][1], DEEPEST) if index + 1 < len(found) else 0
+        rows.append(LineageRow(node, after > here, range(max(here - after, 0)), depth > DEEPEST))
+    return rows
+
+
 # -- forms and levers -------------------------------------------------------------------------------------------
 
 

@@ -91,7 +91,7 @@ def _approvals(actor: Actor) -> list[Turn]:
     mine = {approval.id for approval in own}
     overdue = (
         approvals_seen_by(actor)
-        .filter(status=ApprovalStatus.PENDING, due_at__lt=now)
+        .filter(status=ApprovalStatus.PENDING, simulated_for=None, due_at__lt=now)
         .exclude(id__in=mine)
         .defer("body")
         .order_by("due_at")

@@ -23,7 +23,7 @@ from effects.selectors import (
     stops_seen_by,
 )
 from runs.forms import Paging
-from runs.models import Checkpoint, Execution, Message, Recording, Step
+from runs.models import BulkContinue, Checkpoint, Execution, Message, Recording, Step
 from runs.selectors import conversations_seen_by, runs_seen_by
 from runs.views.runs import rows_of
 
@@ -117,6 +117,11 @@ def _review(actor: Actor, found: str) -> str:
     return _address("review", actor, found) if reviews_seen_by(actor).filter(id=found).exists() else ""
 
 
+def _bulk(actor: Actor, found: str) -> str:
+    exists = BulkContinue.objects.filter(id=found, workspace=actor.workspace).exists()
+    return _address("bulk", actor, found) if exists else ""
+
+
 def _recovery(actor: Actor, found: str) -> str:
     there = Recovery.objects.filter(id=found, workspace=actor.workspace).exists()
     return _address("recovery", actor, found) if there else ""
@@ -193,6 +198,7 @@ _PAGES: dict[str, Callable[[Actor, str], str]] = {
     "ord": _order,
     "rev": _review,
     "rcy": _recovery,
+    "blk": _bulk,
     "sto": _stop,
     "scan": _scan,
     "cp": _checkpoint,

@@ -6,7 +6,6 @@ from django.db import transaction
 
 from console import audit
 from console.access import Actor
-from console.kernel.errors import AlreadyDone
 from console.models import Capability
 from effects import approvals
 from effects import moves as effect_moves
@@ -51,6 +50,7 @@ def cancel(actor: Actor, run_id: str, *, token: str) -> Run:
             moves.request_cancel(run.id, by=name)
         approvals.close_for_run(run.id, why=f"The run was cancelled by {name}")
         effect_moves.cancel_unsent(run.id)
+        effect_moves.close_not_asked_again(run.id, why=f"The run was cancelled by {name}.")
         _record(actor, run, "run.cancelled", "Cancel asked for", token)
     run.refresh_from_db()
     return run
@@ -65,7 +65,7 @@ def _locked(actor: Actor, run_id: str) -> Run:
 def _check_offered(run: Run, actor: Actor, command: OperatorCommand) -> None:
     offer = availability(run, actor)[command]
     if not offer.available:
-        raise AlreadyDone(f"{command.label} is not possible: {offer.reason}.")
+        raise offer.refusal(f"{command.label} is not possible")
 
 
 def _record(actor: Actor, run: Run, verb: str, words: str, token: str) -> None:

@@ -6,7 +6,7 @@ import json
 import logging
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import django.db
@@ -27,11 +27,12 @@ from console.kernel.texts import storable
 from effects.intents import Conflict
 from effects.ledger import Blocked, Refused, Unreachable
 from effects.origin import Unpermitted
-from runs.engine.going import GOING, Going, ObligationDropped, PauseSwallowed, Stopped
+from runs.engine.going import GOING, Going, ObligationDropped, PauseSwallowed, Stopped, Unrecorded
 from runs.engine.guard import Graph
 from runs.engine.registry import Workflow
 from runs.engine.saver import FencedSaver, FenceLost, OursFailed, StateRefused
-from runs.states import Failure, PauseKind
+from runs.models import Asked
+from runs.states import ANSWERED_BY_ENGINE, Failure, PauseKind
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +56,9 @@ class PendingPause:
     value_hash: str
     effect_id: str = ""
     answered: bool = False
+    raised: bool = False
+    position: str = ""
+    answers_before: int = 0
     response_schema: Any = None
     calls: tuple[dict[str, Any], ...] = ()
 
@@ -73,6 +77,7 @@ class Ended:
     dropped: tuple[str, ...] = ()
     pauses: tuple[PendingPause, ...] = ()
     checkpoint_id: str = ""
+    unrecorded: Unrecorded | None = None
 
 
 @dataclass
@@ -83,6 +88,10 @@ class Watch:
     step_ended: Callable[[str, str, str, str], None]
     step_said: Callable[[str, str], None] = field(default=lambda _namespace, _words: None)
     answer_for: Callable[[PendingPause], Any] = field(default=lambda _: NO_ANSWER)
+    #: Whether a person wants this interrupt asked again, whose answer made its node fail.
+    asked_again: Callable[[str], bool] = field(default=lambda _: False)
+    #: Whether what people answered is all known beforehand, as in a recording: it goes on past each pause at once.
+    answers_are_recorded: bool = False
 
 
 def advance(
@@ -103,6 +112,32 @@ def advance(
         "recursion_limit": recursion_limit,
         "metadata": {"console_run_id": going.run_id},
     }
+    while True:
+        ended = _go(workflow, graph, config, going, given, watch)
+        if not (watch.answers_are_recorded and _answerable(ended, watch)):
+            return ended
+
+
+def _answerable(ended: Ended, watch: Watch) -> bool:
+    """Whether it stands at a pause whose answer is there."""
+    if ended.failure or ended.stopped or ended.drained or ended.finished:
+        return False
+    return any(watch.answer_for(pause) is not NO_ANSWER for pause in ended.pauses if _takes_answer(pause))
+
+
+def _takes_answer(pause: PendingPause) -> bool:
+    return not pause.answered and pause.kind in ANSWERED_BY_ENGINE
+
+
+def _go(
+    workflow: Workflow,
+    graph: Graph,
+    config: RunnableConfig,
+    going: Going,
+    given: dict[str, Any],
+    watch: Watch,
+) -> Ended:
+    """From where the newest checkpoint stands to the next pause or the end."""
     try:
         snapshot = graph.get_state(config, subgraphs=True)
     except _DATABASE_FAULTS:
@@ -111,16 +146,37 @@ def advance(
         return _unreadable(error)
     if problem := _drift(graph, snapshot):
         return Ended(failure=Failure.VERSION_MISMATCH, problem=problem)
-    todo = _plan(graph, snapshot, workflow, given, watch)
+    if _forget_answers(graph, snapshot, going, watch):
+        snapshot = graph.get_state(config, subgraphs=True)
+    todo = _plan(graph, snapshot, workflow, given, watch, going)
     if todo is _NOTHING:
-        return _ended_at(graph, config, Ended(finished=True))
+        return _ended_at(graph, config, Ended(finished=True), going)
     token = GOING.set(going)
     try:
         newest = {"": int((snapshot.metadata or {}).get("step", -2))}
         ended = _stream(graph, config, todo, going, _Listener(watch, newest))
     finally:
         GOING.reset(token)
-    return ended if ended.stopped else _ended_at(graph, config, ended)
+    return ended if ended.stopped else _ended_at(graph, config, ended, going)
+
+
+def _forget_answers(graph: Graph, snapshot: StateSnapshot, going: Going, watch: Watch) -> bool:
+    """Take away every answer of a task of which one is to be asked again: the engine keeps them for ever.
+
+    langgraph.md, Continue: the pauses come again, in their order, with the same ids and values.
+    """
+    forgotten = False
+    for task in snapshot.tasks:
+        if isinstance(task.state, StateSnapshot):
+            forgotten |= _forget_answers(graph, task.state, going, watch)
+        where = snapshot.config["configurable"]
+        namespace = _namespace_of(snapshot, task)
+        given = [_interrupt_id(namespace, index) for index in range(len(_answers(graph, snapshot, task)))]
+        pending = [interrupt.id for interrupt in task.interrupts]
+        if any(watch.asked_again(interrupt_id) for interrupt_id in {*given, *pending}):
+            above = str(where.get("checkpoint_ns") or "")
+            forgotten |= going.saver.forget_answers(above, task.id, within=namespace)
+    return forgotten
 
 
 _NOTHING = object()
@@ -169,6 +225,7 @@ def _plan(
     workflow: Workflow,
     given: dict[str, Any],
     watch: Watch,
+    going: Going,
 ) -> Any:
     """What to hand to the engine: the input, answers by interrupt id, None to go on, or nothing to do at all."""
     if snapshot.created_at is None:
@@ -176,8 +233,8 @@ def _plan(
     if not _left(snapshot):
         return _NOTHING
     answers = {}
-    for pause in pauses_of(graph, snapshot):
-        if pause.answered or pause.kind not in (PauseKind.ACTIONS, PauseKind.QUESTION):
+    for pause in _pauses(graph, snapshot, going):
+        if not _takes_answer(pause):
             continue
         answer = watch.answer_for(pause)
         if answer is not NO_ANSWER:
@@ -271,6 +328,9 @@ def _failed(error: BaseException) -> Ended:
             of=cause.node,
             dropped=tuple(cause.effect_ids),
         )
+    if isinstance(cause, Unrecorded):
+        code = Failure.STRAY_REQUEST if cause.kind == Asked.REQUEST else Failure.NOT_RECORDED
+        return Ended(failure=code, problem=cause.message, of=cause.node, unrecorded=cause)
     if isinstance(cause, GraphBubbleUp):
         return Ended(failure=Failure.NODE_ERROR, problem=problem)
     if isinstance(cause, StateRefused):
@@ -315,7 +375,7 @@ def _node_of(error: BaseException) -> str:
     return ""
 
 
-def _ended_at(graph: Graph, config: RunnableConfig, ended: Ended) -> Ended:
+def _ended_at(graph: Graph, config: RunnableConfig, ended: Ended, going: Going) -> Ended:
     """Fold in what the newest checkpoint says: a stream that ended with something next has paused."""
     try:
         snapshot = graph.get_state(config, subgraphs=True)
@@ -324,18 +384,24 @@ def _ended_at(graph: Graph, config: RunnableConfig, ended: Ended) -> Ended:
     except Exception as error:
         return ended if ended.failure else _unreadable(error)
     checkpoint = (snapshot.config.get("configurable") or {}).get("checkpoint_id", "")
-    pauses = tuple(pauses_of(graph, snapshot))
-    return Ended(
+    return replace(
+        ended,
         finished=ended.finished and not _left(snapshot),
-        drained=ended.drained,
-        failure=ended.failure,
-        problem=ended.problem,
-        of=ended.of,
-        effect_id=ended.effect_id,
-        dropped=ended.dropped,
-        pauses=pauses,
+        pauses=tuple(_pauses(graph, snapshot, going)),
         checkpoint_id=str(checkpoint),
     )
+
+
+def _pauses(graph: Graph, snapshot: StateSnapshot, going: Going) -> list[PendingPause]:
+    """The pending interrupts, each with the place of its task where it paused in this execution."""
+    return [
+        replace(
+            pause,
+            position=going.paused_at.get(pause.task_id, ""),
+            raised=going.has_raised(_below(pause.namespace, pause.node, pause.task_id)),
+        )
+        for pause in pauses_of(graph, snapshot)
+    ]
 
 
 def pauses_of(graph: Graph, snapshot: StateSnapshot) -> list[PendingPause]:
@@ -364,6 +430,7 @@ def _pause(graph: Graph, snapshot: StateSnapshot, task: Any, interrupt: Any) -> 
         value_hash=request_hash(canonicalise(value)),
         effect_id=value["effect_id"] if kind in (PauseKind.EFFECT_WAIT, PauseKind.EFFECT_APPROVAL) else "",
         answered=_answered(graph, snapshot, task, interrupt.id),
+        answers_before=len(_answers(graph, snapshot, task)),
         response_schema=interrupt.response_schema,
         calls=_tool_calls(snapshot.values) if kind == PauseKind.ACTIONS else (),
     )
@@ -421,14 +488,26 @@ def _answered(graph: Graph, snapshot: StateSnapshot, task: Any, interrupt_id: st
 
     An interrupt's id is made of its task's namespace and of how many answers the task had by then.
     """
+    namespace = _namespace_of(snapshot, task)
+    answers = _answers(graph, snapshot, task)
+    return any(interrupt_id == _interrupt_id(namespace, index) for index in range(len(answers)))
+
+
+def _namespace_of(snapshot: StateSnapshot, task: Any) -> str:
+    """The task's own namespace: its checkpoint's, then its name and id."""
+    above = str(snapshot.config["configurable"].get("checkpoint_ns") or "")
+    return _below(above, task.name, task.id)
+
+
+def _below(namespace: str, node: str, task_id: str) -> str:
+    return f"{namespace}|{node}:{task_id}" if namespace else f"{node}:{task_id}"
+
+
+def _answers(graph: Graph, snapshot: StateSnapshot, task: Any) -> list[Any]:
+    """The answers that are stored for a task, in the order of its pauses."""
     stored = _saver(graph).get_tuple(snapshot.config)
     writes = stored.pending_writes or [] if stored else []
-    answers: list[Any] = next(
-        (value for by, channel, value in writes if channel == "__resume__" and by == task.id), []
-    )
-    above = str(snapshot.config["configurable"].get("checkpoint_ns") or "")
-    namespace = f"{above}|{task.name}:{task.id}" if above else f"{task.name}:{task.id}"
-    return any(interrupt_id == _interrupt_id(namespace, index) for index in range(len(answers)))
+    return next((value for by, channel, value in writes if channel == "__resume__" and by == task.id), [])
 
 
 def _saver(graph: Graph) -> BaseCheckpointSaver[Any]:

@@ -14,14 +14,16 @@ from langgraph.config import get_config
 from langgraph.errors import GraphBubbleUp
 from langgraph.runtime import RunControl
 
+from console.kernel.canonical import JSONValue
 from effects.intents import Why
 from effects.ledger import Visit
-from effects.models import WouldHave
-from effects.origin import OriginLost, Result, Unpermitted
+from effects.models import Effect, WouldHave
+from effects.origin import Inherited, OriginLost, Unpermitted
 from effects.states import Stance
 from runs import moves, selectors
 from runs.engine.position import place_of, position_of
 from runs.engine.saver import FencedSaver
+from runs.models import Asked
 
 
 class Stopped(GraphBubbleUp):
@@ -45,6 +47,32 @@ class ObligationDropped(GraphBubbleUp):
         self.effect_ids = effect_ids
 
 
+class Unrecorded(GraphBubbleUp):
+    """A run in evidence or simulation asked for what its recording does not hold. Nothing was called."""
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        node: str,
+        place: dict[str, Any],
+        kind: Asked,
+        name: str,
+        asked: JSONValue,
+        recorded_id: str = "",
+        recorded_effect: str = "",
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.node = node
+        self.place = place
+        self.kind = kind
+        self.name = name
+        self.asked = asked
+        self.recorded_id = recorded_id
+        self.recorded_effect = recorded_effect
+
+
 @dataclass
 class Going:
     """One execution, as the ledger's origin and as the guard sees it."""
@@ -59,7 +87,15 @@ class Going:
     saver: FencedSaver
     effect_types: frozenset[str] = frozenset()
     stance: Stance = Stance.LIVE
+    lineage: selectors.Lineage = field(default_factory=lambda: selectors.Lineage(""))
+    models_asked: bool = True
     permitted_types: frozenset[str] = frozenset()
+    #: The position of each task that paused in this execution, by its id.
+    paused_at: dict[str, str] = field(default_factory=dict)
+    #: The tasks that raised an error of their own in this execution, by their namespaces.
+    raised: set[str] = field(default_factory=set)
+    #: The files that its nodes wrote by paths of their own: (node, path).
+    written: set[tuple[str, str]] = field(default_factory=set)
     thread: int = field(default_factory=threading.get_ident)
     control: RunControl = field(default_factory=RunControl)
 
@@ -72,21 +108,33 @@ class Going:
         if not moves.hold_for_effect(self.run_id, self.fence):
             raise OriginLost(f"run {self.run_id} is not held by this execution any more")
 
-    def recorded_result(self, intended: WouldHave) -> Result | None:
-        """What came of the effect that an ancestor made at the same place, under the same command, with the same payload."""
-        return selectors.recorded_result(self.run_id, intended)
+    def earlier(self, position: str, effect_type: str, command_key: str) -> Effect | None:
+        """The effect that the nearest earlier run made at the same place by the same command."""
+        return selectors.effect_made_at(self.lineage, position, effect_type, command_key)
+
+    def inherited(self, effect_id: str) -> Inherited | None:
+        """What an effect id in the state is, where an earlier run of the lineage made it."""
+        return selectors.inherited_effect(self.lineage, effect_id) if self.lineage.earlier else None
+
+    def intended_before(self, would_have_id: str) -> WouldHave | None:
+        """What an earlier simulation of the lineage would have sent under this id."""
+        return selectors.intended_before(self.lineage, would_have_id) if self.lineage.earlier else None
 
     def check_permitted(self) -> None:
         """Whoever set this run going last must still be allowed to: permissions are those of now, not of then."""
         if refusal := selectors.lost_right_to_run(self.run_id):
             raise Unpermitted(refusal)
 
+    def has_raised(self, namespace: str) -> bool:
+        """Whether the task of this namespace raised in this execution, or one whose node called its graph."""
+        return any(namespace == one or namespace.startswith(f"{one}|") for one in self.raised)
+
     def drain(self, reason: str) -> None:
         """Have the engine stop after the superstep that it is in. Any thread may call it, before the start too."""
         self.control.request_drain(reason)
 
     def check(self) -> None:
-        """Before a node: go on only while nothing has refused our writes."""
+        """Before and after a node: go on only while nothing has refused our writes, or refused the node a request."""
         if self.saver.lost.is_set():
             raise Stopped("fenced out")
 
@@ -109,6 +157,11 @@ class Task:
     proposed: set[str] = field(default_factory=set)
     last_recording: str = ""
     inner: dict[str, Task] = field(default_factory=dict)
+
+    def stop(self, error: BaseException) -> BaseException:
+        """Note an order to stop, for the guard to see even if the node catches it; to be raised."""
+        self.stops.append(error)
+        return error
 
     @cached_property
     def namespace(self) -> str:

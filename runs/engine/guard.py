@@ -17,7 +17,9 @@ from langgraph.pregel import Pregel
 
 from effects.origin import OriginLost
 from runs import moves, selectors
-from runs.engine.going import GOING, TASK, ObligationDropped, PauseSwallowed, Stopped, Task
+from runs.engine import policy
+from runs.engine.going import GOING, TASK, ObligationDropped, PauseSwallowed, Stopped, Task, Unrecorded
+from runs.models import Asked
 
 #: A compiled graph, whatever its author typed its state and context as.
 Graph = Pregel[Any, Any, Any, Any]
@@ -62,12 +64,17 @@ def _guarded(name: str, bound: Runnable[Any, Any]) -> Runnable[Any, Any]:
         try:
             result = bound.invoke(value, config)
             _nothing_swallowed(task)
+        except GraphInterrupt:
+            _honour_stop(task)
+            task.going.paused_at[task.task_id] = task.position
+            raise
         except GraphBubbleUp:
             raise
         except OriginLost as lost:
             raise Stopped(str(lost)) from lost
         except Exception:
             _forget_answers(task)
+            task.going.raised.add(task.namespace)
             raise
         finally:
             TASK.reset(token)
@@ -92,7 +99,16 @@ def _nothing_swallowed(task: Task) -> None:
 
 def _honour_stop(task: Task) -> None:
     if task.stops:
-        raise Stopped(str(task.stops[0])) from task.stops[0]
+        raise task.stops[0]
+    if refused := policy.refused():
+        raise Unrecorded(
+            f"The node {task.node} made a request of its own to {refused[0]}. It was refused.",
+            node=task.node,
+            place=task.place,
+            kind=Asked.REQUEST,
+            name=refused[0],
+            asked=list(refused),
+        )
 
 
 def _forget_answers(task: Task) -> None:

@@ -179,6 +179,21 @@ class FencedSaver(PostgresSaver):
         with self._transaction():
             super().put_writes(config, writes, task_id, task_path)
 
+    def forget_answers(self, namespace: str, task_id: str, *, within: str) -> bool:
+        """Delete the answers that are stored for a task of *namespace*, and below *within*, its own. False: there are none.
+
+        The fence is held as for a write: a node's answer is never taken away from an execution that goes on with it.
+        """
+        with self._transaction() as cursor:
+            cursor.execute(
+                """
+                DELETE FROM checkpoint_writes WHERE thread_id = %s AND channel = '__resume__'
+                AND ((checkpoint_ns = %s AND task_id = %s) OR checkpoint_ns = %s OR starts_with(checkpoint_ns, %s))
+                """,
+                (self.run_id, namespace, task_id, within, f"{within}|"),
+            )
+            return cursor.rowcount > 0
+
     def _check(self, config: RunnableConfig) -> None:
         if config["configurable"]["thread_id"] != self.run_id:
             raise FenceLost(f"the saver of {self.run_id} was asked to write another thread")

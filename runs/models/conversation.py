@@ -46,6 +46,9 @@ class Message(models.Model):
     text = models.TextField()
     at = models.DateTimeField(db_default=Now())
     run_id = models.CharField(max_length=40, blank=True)
+    would_be = models.BooleanField(
+        default=False, help_text="a simulation would have posted it: it is part of no conversation"
+    )
     post_key = models.CharField(max_length=64, blank=True)
 
     class Meta:

@@ -37,6 +37,9 @@ class Recording(models.Model):
     request = models.BinaryField(help_text="sealed")
     answer = models.BinaryField(help_text="sealed")
     source_version = models.CharField(max_length=120, blank=True)
+    source = models.ForeignKey(
+        "self", null=True, on_delete=models.PROTECT, related_name="+", help_text="what a replay gave back"
+    )
     started_at = models.DateTimeField()
     ended_at = models.DateTimeField(db_default=Now())
     dropped_at = models.DateTimeField(null=True)

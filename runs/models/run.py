@@ -45,6 +45,12 @@ class Run(models.Model):
     )
     root_run = models.ForeignKey("self", null=True, on_delete=models.PROTECT, related_name="lineage")
     launch_reason = models.CharField(max_length=300, blank=True)
+    models_asked = models.BooleanField(
+        default=True, help_text="whether its models are asked; else their recorded answers are given back"
+    )
+    recordings_removed_at = models.DateTimeField(
+        null=True, help_text="by retention: no evidence from here on"
+    )
     starter = models.ForeignKey(User, on_delete=models.PROTECT, related_name="started_runs")
     input = models.BinaryField(help_text="sealed: the input as it was given")
     input_hash = models.CharField(max_length=80)
@@ -68,6 +74,9 @@ class Run(models.Model):
     failure_text = models.TextField(blank=True)
     failure_of = models.CharField(max_length=200, blank=True, help_text="the node or receiver it names")
     failure_effect = models.CharField(max_length=45, blank=True, help_text="the effect that it failed for")
+    failed_on_answer = models.BooleanField(
+        default=False, help_text="a node raised on the answer that people gave it: it can be asked again"
+    )
     created_at = models.DateTimeField(db_default=Now())
     started_at = models.DateTimeField(null=True)
     ended_at = models.DateTimeField(null=True)
@@ -101,6 +110,10 @@ class Run(models.Model):
                 name="run_diverged_is_evidence",
             ),
             models.CheckConstraint(condition=~Q(parent_run=F("id")), name="run_not_its_own_parent"),
+            models.CheckConstraint(
+                condition=~Q(mode=RunMode.EVIDENCE) | Q(kind=RunKind.REPLAY, models_asked=False),
+                name="run_evidence_is_a_replay_that_asks_nobody",
+            ),
         ]
         indexes = [
             models.Index(fields=["workspace", "-created_at", "-id"], name="run_newest"),  # the Runs page
@@ -217,8 +230,12 @@ class Pause(models.Model):
     kind = models.CharField(max_length=16, choices=PauseKind.choices)
     value_hash = models.CharField(max_length=80)
     effect_id = models.CharField(max_length=45, blank=True)
+    position = models.CharField(
+        max_length=64, blank=True, help_text="hash of its task's place: a replay finds the decision by it"
+    )
     actions = models.IntegerField(default=0, help_text="how many requests it makes of people")
     answered = models.BooleanField(default=False, help_text="its answer is in the checkpoint already")
+    raised = models.BooleanField(default=False, help_text="its node raised on the answer")
 
     class Meta:
         constraints = [

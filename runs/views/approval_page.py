@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from django.db.models import QuerySet
+from django.urls import reverse
 from django.utils import timezone
 
 from console.access import Actor
@@ -19,6 +20,7 @@ from effects.contracts import EffectContract
 from effects.forms import AnswerForm, DecisionForm, JsonForm, SchemaForm, answer_form
 from effects.models import Approval, ApprovalDecision, Effect, Order, Review
 from effects.states import ApprovalStatus, Asked, Decision, EffectStatus, OrderKind
+from effects.views.comparison import Comparison
 from effects.views.payload import Sheet, readable, sheet
 from effects.views.telling import act_of, object_of, promise_of, risk
 from runs.commands.read_approval import is_open, read_approval, whole_of, why_not
@@ -70,6 +72,11 @@ class ApprovalPage:
     @property
     def may_decide(self) -> bool:
         return self.open and not self.refusal
+
+    @property
+    def has_preview(self) -> bool:
+        """Whether the contract says how to look at what the receiver has now."""
+        return self.promise is not None and self.promise.preview is not None
 
     @property
     def may_grant(self) -> bool:
@@ -131,6 +138,8 @@ class ApprovalPage:
 
     @property
     def approve_words(self) -> str:
+        if self.approval.simulated_for_id:
+            return "Approve in the simulation"
         if self.promise is None:
             return "Approve"
         it = object_of(self.promise.title)
@@ -171,6 +180,8 @@ def masked(approval: Approval) -> JSONValue:
     """What is asked about, as those see it who may not see protected fields."""
     if approval.effect is not None:
         return selectors.revision_of(approval.effect, approval.revision).shown  # type: ignore[no-any-return]
+    if approval.would_have is not None:
+        return approval.would_have.shown  # type: ignore[no-any-return]
     return _every_value_masked(whole_of(approval))
 
 
@@ -189,6 +200,14 @@ def _sheet(approval: Approval, promise: EffectContract | None, payload: JSONValu
         return sheet(left) if left else None
     without = frozenset({promise.recipient}) if promise else frozenset()
     return sheet(payload, promise.schema if promise else None, without=without)
+
+
+def comparison_of(page: ApprovalPage) -> Comparison | None:
+    """What stands for the comparison with what is there now: for who may decide it, where the contract has a preview."""
+    if page.effect is None or not page.has_preview or not page.may_decide:
+        return None
+    action = reverse("approval_preview", args=[page.approval.workspace_id, page.approval.id])
+    return Comparison(action, page.effect, revision=page.approval.revision)
 
 
 def recipient_of(page: ApprovalPage) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, QueryDict
@@ -11,14 +12,16 @@ from django.views.decorators.http import require_POST, require_safe
 
 from console.access import Actor
 from console.kernel.canonical import JSONValue
-from console.kernel.errors import Invalid, NotFound, Refusal
+from console.kernel.errors import Forbidden, Invalid, NotFound, Refusal
 from console.models import Capability
 from console.pages import SeeOther, in_workspace
+from effects.commands.preview import preview_of
 from effects.forms import DecisionForm, JsonForm, answer_form
 from effects.models import Approval
 from effects.selectors import approval_seen_by
 from effects.states import Decision
 from effects.views.addresses import is_fragment
+from effects.views.comparison import Comparison
 from runs.commands.decide import decide
 from runs.selectors import run_seen_by
 from runs.views import inbox
@@ -28,6 +31,7 @@ from runs.views.approval_page import (
     approval_page,
     asked_again,
     changes_of,
+    comparison_of,
     decision_of,
     edit_form,
     edited_before,
@@ -63,6 +67,24 @@ def approval(request: HttpRequest, actor: Actor, approval_id: str) -> HttpRespon
 
 @require_POST
 @in_workspace()
+def preview(request: HttpRequest, actor: Actor, approval_id: str) -> HttpResponse:
+    """What the receiver has now, against what is asked about: for who may decide it, protected fields too.
+
+    The receiver is asked now; nothing is sent. Their reading is recorded as that of the page is.
+    """
+    page = _page(actor, approval_seen_by(actor, approval_id), reading=True)
+    comparison = comparison_of(page)
+    if comparison is None:
+        raise Forbidden(page.refusal or "There is nothing to compare here any more.")
+    shown = preview_of(comparison.effect, revision=comparison.revision, whole=True)
+    seen = replace(comparison, shown=shown)
+    if is_fragment(request):
+        return render(request, "effects/_preview.html", {"comparison": seen})
+    return _shown(request, page, forms_of(page), comparison=seen)
+
+
+@require_POST
+@in_workspace()
 def approve(request: HttpRequest, actor: Actor, approval_id: str) -> HttpResponse:
     return _decided(request, actor, approval_id, Decision.APPROVE)
 
@@ -89,7 +111,8 @@ def _decided(request: HttpRequest, actor: Actor, approval_id: str, decision: Dec
     """Form, command, redirect; or the page again, fresh, with the refusal beside what it is about."""
     found = approval_seen_by(actor, approval_id)
     # Who may at all; whether this person may decide this one the command says.
-    actor.require(Capability.SECOND if found.order_id else Capability.DECIDE)
+    if found.simulated_for_id != actor.user.id:
+        actor.require(Capability.SECOND if found.order_id else Capability.DECIDE)
     form = DecisionForm(request.POST, auto_id="decide_%s")
     form.check_carried()
     forms = _typed(found, decision, request.POST, form)
@@ -180,6 +203,7 @@ def _shown(
     refusal: Refusal | None = None,
     beside: bool = False,
     tried: Decision | None = None,
+    comparison: Comparison | None = None,
 ) -> HttpResponse:
     decision = None if page.open else decision_of(page.approval)
     edited = edited_before(page.approval) if page.approval.round > 1 else None
@@ -198,6 +222,7 @@ def _shown(
         "beside": beside,
         "tried": tried.value if tried else "",
         "recipient": recipient_of(page),
+        "comparison": comparison or comparison_of(page),
         "changes": changes_of(page),
         "edited": edited,
         "edited_words": words_of(edit) if edit else "",

@@ -9,8 +9,9 @@ from typing import Any
 
 from console.kernel.errors import NotFound
 from console.kernel.ids import kind_of
+from effects.models import Effect
 from effects.selectors import revision_of
-from runs.inspection import exchange_of, state_of
+from runs.inspection import differences, exchange_of, state_of
 from runs.models import Checkpoint, Execution, Recording, Run, Step
 from runs.states import StepOutcome
 from runs.views.journal import STEP_STATES, Record, Task
@@ -124,10 +125,21 @@ def checkpoint_of(run: Run, checkpoint_id: str) -> Checkpoint | None:
     return checkpoint
 
 
+def _would_have(record: Record, tasks: Sequence[Task], show: str) -> Beside | None:  # noqa: ARG001
+    would_be = next((one for one in record.would_be if one.row.id == show), None)
+    if would_be is None:
+        return None
+    original = Effect.objects.filter(id=would_be.row.stands_for, workspace_id=record.run.workspace_id).first()
+    changes = differences(revision_of(original).shown, would_be.row.shown) if original else []
+    context = {"would_be": would_be, "original": original, "changes": changes}
+    return Beside("runs/beside/would_have.html", show, context)
+
+
 _OPENERS = {
     "stp": _step,
     "rec": _recording,
     "eff": _effect,
     "apr": _approval,
     "cp": _checkpoint,
+    "wld": _would_have,
 }

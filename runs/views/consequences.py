@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from effects import rounds
 from effects.models import Approval, Effect
 from effects.states import UNSENT, ApprovalStatus, EffectStatus, SubState
 from runs.commands.continue_run import Preview
-from runs.models import Run
+from runs.models import Pause, Run
 from runs.selectors import run_approvals
 from runs.states import RunStatus
 from runs.views.reading import MAX_ROWS, effects_of
@@ -40,6 +42,33 @@ def of_continue(preview: Preview) -> dict[str, Any]:
         "live": bool(preview.effects),
         "version": f"{preview.version}, {workers}.",
         "no_worker": preview.workers == 0,
+    }
+
+
+def of_ask_again(run: Run, questions: Sequence[Pause]) -> dict[str, Any]:
+    """Whose answers are taken back, and what runs then. Nothing is sent for it."""
+    asked = rounds.newest_rounds(run.id)
+    of_pauses = {pause.interrupt_id for pause in questions}
+    return {
+        "runs": [
+            {
+                "what": node,
+                "how": "from its start, with the model and tool answers that it has got; then it asks",
+            }
+            for node in dict.fromkeys(pause.node for pause in questions)
+        ],
+        "people": [
+            {
+                "what": approval.title,
+                "how": f"is asked of {approval.asked_of or 'the approvers'} in round {approval.round + 1}",
+                "state": approval.status,
+                "table": "approval",
+            }
+            for approval in asked
+            if approval.interrupt_id in of_pauses
+        ],
+        "stays": ["What was answered before, with who answered it: it is part of the run's history."],
+        "failed": run.failure_text.strip().splitlines()[-1:] or [""],
     }
 
 

@@ -62,7 +62,7 @@ def conversation(request: HttpRequest, actor: Actor, conversation_id: str) -> Ht
     found = conversations_seen_by(actor).filter(id=conversation_id).first()
     if found is None:
         raise NotFound(f"There is no conversation {conversation_id} here.")
-    newest = Message.objects.filter(conversation=found).order_by("-at", "-id")[:MAX_ROWS]
+    newest = Message.objects.filter(conversation=found, would_be=False).order_by("-at", "-id")[:MAX_ROWS]
     of_it = runs_seen_by(actor).filter(conversation=found).select_related("workflow").defer("input")
     runs = list(of_it.order_by("-created_at", "-id")[:MAX_ROWS])
     veils = [Veil(run) for run in runs[:VEILED]]

@@ -111,7 +111,7 @@ def shown(actor: Actor, view: str, cursor: str | None) -> dict[str, Any]:
 def _all_open(actor: Actor) -> Any:
     return (
         selectors.approvals_seen_by(actor)
-        .filter(status=ApprovalStatus.PENDING, expires_at__gt=Now())
+        .filter(status=ApprovalStatus.PENDING, expires_at__gt=Now(), simulated_for=None)
         .order_by("due_at", "-irreversible", "created_at", "id")
     )
 
@@ -128,7 +128,10 @@ def _runs(actor: Actor, approvals: Iterable[Approval]) -> dict[str, Run]:
 
 
 def _decisions(actor: Actor, cursor: str | None) -> dict[str, Any]:
-    mine = ApprovalDecision.objects.filter(by=actor.user, approval__workspace=actor.workspace)
+    # What is decided in a simulation grants nothing: it stands on its run's page alone.
+    mine = ApprovalDecision.objects.filter(
+        by=actor.user, approval__workspace=actor.workspace, approval__simulated_for=None
+    )
     page = keyset(mine.select_related("by", "approval__effect"), fields=("at", "id"), cursor=cursor)
     approvals = [decision.approval for decision in page.rows]
     runs = _runs(actor, approvals)

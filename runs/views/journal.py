@@ -14,6 +14,7 @@ from effects.models import Approval, Effect, EffectAttempt
 from effects.states import ApprovalStatus, Outcome
 from runs.models import Execution, Recorded, Recording, Run, Step
 from runs.states import FINAL, RunStatus, StepOutcome
+from runs.views.would_be import WouldBe
 
 #: What a run can still reach is shown up to so many rows.
 MAX_FUTURE = 12
@@ -122,6 +123,7 @@ class Record:
     effects: Sequence[Effect]
     approvals: Sequence[Approval]
     veil: Callable[[str], str]
+    would_be: Sequence[WouldBe] = ()
 
 
 def tasks_of(record: Record) -> list[Task]:

@@ -1,4 +1,4 @@
-"""Continue, Pause and Cancel: each asks with what it will do, and does it on POST."""
+"""Continue, Ask again, Pause and Cancel: each asks with what it will do, and does it on POST."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from console.access import Actor
 from console.kernel.errors import AlreadyDone, Refusal
 from console.models import Capability
 from console.pages import LeverForm, SeeOther, in_workspace, new_token
+from runs.commands.ask_again import ask_again as ask_run_again
+from runs.commands.ask_again import questions_of
 from runs.commands.continue_run import continue_run, preview
 from runs.commands.stop import cancel as cancel_run
 from runs.commands.stop import pause as pause_run
 from runs.models import Run
 from runs.selectors import run_seen_by
-from runs.views.consequences import of_cancel, of_continue, of_pause
+from runs.views.consequences import of_ask_again, of_cancel, of_continue, of_pause
 
 _asks_and_does = require_http_methods(["GET", "HEAD", "POST"])
 
@@ -45,6 +47,19 @@ def continue_(request: HttpRequest, actor: Actor, run_id: str) -> HttpResponse:
             request, actor, run, "continue", lambda: continue_run(actor, run_id, token=token), "Continued"
         )
     return _ask(request, run, "continue")
+
+
+@_asks_and_does
+@in_workspace(Capability.RUN)
+def ask_again(request: HttpRequest, actor: Actor, run_id: str) -> HttpResponse:
+    """Take back the answer that made its node fail; people are asked in another round."""
+    run = run_seen_by(actor, run_id)
+    if request.method == "POST":
+        token = LeverForm.token_of(request.POST)
+        return _pull(
+            request, actor, run, "ask_again", lambda: ask_run_again(actor, run_id, token=token), "Asked again"
+        )
+    return _ask(request, run, "ask_again")
 
 
 @_asks_and_does
@@ -87,6 +102,7 @@ def _pull(
 def _ask(request: HttpRequest, run: Run, verb: str, refusal: Refusal | None = None) -> HttpResponse:
     said: dict[str, Callable[[Run], dict[str, Any]]] = {
         "continue": lambda run: of_continue(preview(run)),
+        "ask_again": lambda run: of_ask_again(run, questions_of(run)),
         "pause": of_pause,
         "cancel": of_cancel,
     }

@@ -13,13 +13,19 @@ from django.views.decorators.http import require_safe
 from console.access import Actor
 from console.pages import in_workspace
 from effects.states import EffectStatus
+from runs.anatomy import broken_end
 from runs.availability import availability
 from runs.forms import PageChoice
+from runs.inspection import compared
+from runs.models import Divergence, Run
 from runs.selectors import run_seen_by, workers_holding
-from runs.states import FINAL, ExecutionOutcome, RunStatus, StepOutcome
+from runs.states import APART, FINAL, ExecutionOutcome, RunStatus, StepOutcome
 from runs.views import reading
 from runs.views.beside import beside
+from runs.views.checkpoint import branch_url
 from runs.views.journal import Record, Task, journal, tasks_of
+from runs.views.lineage import family_of, tree_of
+from runs.views.replay import branches_in, offers_in, reason_against
 from runs.views.runs import took
 from runs.views.turn import levers, turn_of
 
@@ -31,10 +37,13 @@ def run(request: HttpRequest, actor: Actor, run_id: str) -> HttpResponse:
     seen = run_seen_by(actor, run_id)
     choice = PageChoice.read(request.GET)
     record = reading.record_of(seen)
+    family = family_of(seen)
     context = {
         **_head(record, actor),
         **_body(record, choice),
-        **reading.part(record, choice.chosen_part),
+        **reading.part(record, choice.chosen_part, family),
+        "family": family,
+        "lineage": tree_of(seen, family),
         "nav": "runs",
     }
     return render(request, "runs/_run.html" if request.htmx else "runs/run.html", context)  # type: ignore[attr-defined]
@@ -42,18 +51,36 @@ def run(request: HttpRequest, actor: Actor, run_id: str) -> HttpResponse:
 
 def _head(record: Record, actor: Actor) -> dict[str, Any]:
     run = record.run
+    at_fault = broken_end(run) if run.status == RunStatus.FAILED else None
     holders = workers_holding(run).count() if run.status == RunStatus.QUEUED else None
+    offers = availability(run, actor)
+    divergence = divergence_of(run)
     return {
         "run": run,
         "final": is_final(record),
         "took": took(run),
-        "levers": levers(record, actor, availability(run, actor)),
+        "levers": levers(record, actor, offers),
+        "replay_off": reason_against(offers_in(offers)),
+        "branch_off": reason_against(branches_in(offers)),
         "turn": turn_of(record, timezone.now(), workers=holders),
         "reviews": reading.open_reviews(run),
         "executions": record.executions,
+        "broken": at_fault,
+        "branch_url": branch_url(run, at_fault.last_valid if at_fault else None),
         "losses": sum(execution.outcome == ExecutionOutcome.LOST for execution in record.executions),
-        "lineage": {"id": run.id, "state": run.status, "kind": run.kind, "mode": run.mode, "this": True},
+        "divergence": divergence,
+        "compared": compared(divergence) if divergence else None,
     }
+
+
+def divergence_of(run: Run) -> Divergence | None:
+    """Where a run that replays left its recording; nothing else has one."""
+    if run.mode not in APART:
+        return None
+    found = Divergence.objects.select_related("recorded__run__workflow").filter(run=run).first()
+    if found is not None:
+        found.run = run
+    return found
 
 
 def _body(record: Record, choice: PageChoice) -> dict[str, Any]:

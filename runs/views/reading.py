@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from django.db.models import Prefetch, QuerySet
+from django.db.models import Prefetch, Q, QuerySet
 
 from effects.models import Approval, Effect, EffectAttempt, Observation, Review
 from effects.selectors import open_reviews as reviews_of_run
@@ -14,6 +14,8 @@ from runs.models import Checkpoint, Message, Run, Step
 from runs.selectors import run_approvals
 from runs.states import StepOutcome
 from runs.views.journal import Record
+from runs.views.lineage import Family
+from runs.views.would_be import would_be_of
 
 #: A page holds so much of a run; the newest are kept, and the page says that there is more.
 MAX_STEPS = 400
@@ -30,6 +32,7 @@ def record_of(run: Run) -> Record:
         effects=list(effects_of(run)[:MAX_ROWS]),
         approvals=list(approvals_of(run)[:MAX_ROWS]),
         veil=Veil(run),
+        would_be=would_be_of(run, most=MAX_ROWS),
     )
     _hide(record)
     return record
@@ -70,7 +73,13 @@ def effects_of(run: Run) -> QuerySet[Effect]:
 
 
 def approvals_of(run: Run) -> QuerySet[Approval]:
-    return run_approvals(run).defer("body").prefetch_related("decisions__by").order_by("created_at", "id")
+    return (
+        run_approvals(run)
+        .select_related("simulated_for")
+        .defer("body")
+        .prefetch_related("decisions__by")
+        .order_by("created_at", "id")
+    )
 
 
 def open_reviews(run: Run) -> list[Review]:
@@ -83,23 +92,27 @@ def checkpoints_of(run: Run) -> QuerySet[Checkpoint]:
 
 
 def messages_of(run: Run) -> list[Message]:
-    """The newest messages of the run's conversation, oldest first."""
-    if run.conversation is None:
-        return []
-    newest = Message.objects.filter(conversation=run.conversation).order_by("-at", "-id")
-    return list(newest[:MAX_ROWS])[::-1]
+    """The newest messages of the run's conversation, oldest first; with what this run itself would have posted."""
+    return list(_messages(run).order_by("-at", "-id")[:MAX_ROWS])[::-1]
 
 
-def part(record: Record, name: str) -> dict[str, Any]:
+def _messages(run: Run) -> QuerySet[Message]:
+    return Message.objects.filter(
+        Q(would_be=False) | Q(run_id=run.id), conversation__isnull=False, conversation=run.conversation
+    )
+
+
+def part(record: Record, name: str, family: Family) -> dict[str, Any]:
     """What the tabs say, and the rows of the part that is open: the effects where there are any, else the checkpoints."""
     run = record.run
     counts = {
         "checkpoints": run.checkpoints.count(),
-        "effects": len(record.effects),
+        "effects": len(record.effects) + len(record.would_be),
         "approvals": len(record.approvals),
-        "messages": run.conversation.messages.count() if run.conversation else 0,
+        "messages": _messages(run).count(),
+        "lineage": len(family.runs),
     }
-    chosen = name or ("effects" if record.effects else "checkpoints")
+    chosen = name or ("effects" if record.effects or record.would_be else "checkpoints")
     tabs = [
         {"label": label, "count": counts.get(key), "href": f"?part={key}", "current": key == chosen}
         for key, label in PARTS.items()
@@ -112,6 +125,7 @@ PARTS = {
     "effects": "Effects",
     "approvals": "Approvals",
     "messages": "Messages",
+    "lineage": "Lineage",
     "input": "Input",
 }
 
@@ -124,7 +138,7 @@ def _rows(record: Record, chosen: str) -> dict[str, Any]:
         return {"thread": [message_row(message, [record.veil], run) for message in messages_of(run)]}
     if chosen == "input":
         return {"given": input_shown(run)}
-    return {"effects": record.effects, "approvals": record.approvals}
+    return {"effects": record.effects, "would_be": record.would_be, "approvals": record.approvals}
 
 
 def with_their_nodes(

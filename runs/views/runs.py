@@ -19,10 +19,11 @@ from console.kernel.words import failure_title, word
 from console.pages import in_workspace
 from effects.models import Approval, Effect
 from effects.states import ApprovalStatus, EffectStatus
-from runs.forms import NEEDS, TOGETHER, UNDER_WAY, RunFilter
+from runs.commands.bulk_continue import glance
+from runs.forms import RunFilter
 from runs.models import Run
 from runs.selectors import runs_seen_by, workflows_of
-from runs.states import RunStatus
+from runs.states import NEEDS, TOGETHER, UNDER_WAY, RunStatus
 
 SIZE = 50
 #: Chips count up to here; beyond they say "99+".
@@ -41,10 +42,21 @@ def runs(request: HttpRequest, actor: Actor) -> HttpResponse:
         "rows": rows_of(page.rows),
         "chips": _chips(actor, chosen),
         "workflows": workflows_of(actor),
+        "bulk": _bulk(actor, chosen),
         **_paging(page, chosen),
         "nav": "runs",
     }
     return render(request, "runs/_runs.html" if request.htmx else "runs/runs.html", context)  # type: ignore[attr-defined]
+
+
+def _bulk(actor: Actor, chosen: RunFilter) -> dict[str, str] | None:
+    """The way to bulk Continue, where some of these runs may be continued."""
+    found = glance(actor, chosen.conditions, most=COUNTED - 1)
+    if not found.eligible:
+        return None
+    of = "" if found.more else f" of {found.all}"
+    more = "+" if found.more and found.eligible == found.all else ""
+    return {"word": f"Continue {found.eligible}{more}{of}…", "query": chosen.address(more="")}
 
 
 def _paging(page: Page[Run], chosen: RunFilter) -> dict[str, Any]:

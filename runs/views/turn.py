@@ -15,8 +15,11 @@ from effects.rounds import editors_of
 from effects.states import ApprovalStatus, EffectStatus, SubState
 from runs.availability import Offer, OperatorCommand
 from runs.commands.decide import involved_in
-from runs.states import FINAL, RunStatus, StepOutcome
+from runs.selectors import permitted_types
+from runs.states import FINAL, Failure, RunStatus, StepOutcome
 from runs.views.journal import Record
+from runs.views.migrate import ways_out
+from runs.views.replay import branches_in, offers_in, reason_against
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,8 @@ def turn_of(record: Record, now: datetime, *, workers: int | None) -> Turn:
             return _asked(record)
         case RunStatus.WAITING_EFFECT:
             return _effect(record)
+        case RunStatus.FAILED if run.failure == Failure.EFFECT_BLOCKED and _awaits_permit(record):
+            return Turn("It is the turn of", "a releaser, to permit the type")
         case RunStatus.PAUSED | RunStatus.FAILED:
             return Turn("It is the turn of", "an operator")
         case RunStatus.DIVERGED:
@@ -83,8 +88,15 @@ def _asked(record: Record) -> Turn:
     pending = [approval for approval in record.approvals if approval.status == ApprovalStatus.PENDING]
     if not pending:
         return Turn("It is the turn of", "an approver")
-    groups = sorted({approval.asked_of or "any approver" for approval in pending})
+    groups = sorted({asked_of(approval) for approval in pending})
     return Turn("It is the turn of", ", ".join(groups), "due", min(approval.due_at for approval in pending))
+
+
+def asked_of(approval: Approval) -> str:
+    """Whose answer it waits for: a group's, or that of who launched the simulation."""
+    if approval.simulated_for is not None:
+        return f"{approval.simulated_for.name}, who launched the simulation"
+    return approval.asked_of or "any approver"
 
 
 def _effect(record: Record) -> Turn:
@@ -105,9 +117,20 @@ def levers(record: Record, actor: Actor, offers: dict[str, Offer]) -> list[Lever
     going_on = offers[OperatorCommand.CONTINUE]
     # On a failed or paused run a decision is stored and Continue delivers it: Continue is the useful act.
     first = decide if decide and not decide.reason and not going_on.available else None
+    permit = _permit(record, actor, offers[OperatorCommand.PERMIT_TYPE])
+    if permit is not None and permit.look == "primary":
+        first = permit
+    mends = _what_it_failed_for(record, actor, offers)
     found = [
         *([decide] if decide else []),
-        _lever(record, actor, going_on, "Continue", "run_continue", "play", primary=first is None),
+        *mends,
+        _lever(
+            record, actor, going_on, "Continue", "run_continue", "play", primary=first is None and not mends
+        ),
+        *([permit] if permit else []),
+        *_migrations(record, offers[OperatorCommand.MIGRATE], going_on),
+        _replay(offers),
+        _branch(offers),
         _lever(record, actor, offers[OperatorCommand.PAUSE], "Pause", "run_pause", "pause"),
         _lever(
             record,
@@ -123,6 +146,71 @@ def levers(record: Record, actor: Actor, offers: dict[str, Offer]) -> list[Lever
         Lever(one.label, one.href, one.icon, look="primary", dialog=one.dialog) if one is first else one
         for one in found
     ]
+
+
+def _replay(offers: dict[str, Offer]) -> Lever:
+    """To the checkpoints of the run: each is a place to replay from."""
+    reason = reason_against(offers_in(offers))
+    label = "Replay from checkpoint"
+    return Lever(
+        label if reason else f"{label}…", "?part=checkpoints#parts", "history", reason=reason, dialog=False
+    )
+
+
+def _branch(offers: dict[str, Offer]) -> Lever:
+    """To the checkpoints of the run: each but the input is a place to branch from."""
+    reason = reason_against(branches_in(offers))
+    label = "Create branch"
+    return Lever(
+        label if reason else f"{label}…", "?part=checkpoints#parts", "git-branch", reason=reason, dialog=False
+    )
+
+
+def _migrations(record: Record, offer: Offer, going_on: Offer) -> list[Lever]:
+    """Ways out for a run that stands still and that no worker can take: to each version that declares a migration."""
+    if (
+        record.run.status not in (RunStatus.PAUSED, RunStatus.FAILED)
+        or going_on.available
+        or going_on.forbidden
+    ):
+        return []
+    return [
+        Lever(f"Migrate to {name}" + ("" if offer.reason else "…"), href, "arrow-right", reason=offer.reason)
+        for name, href in ways_out(record.run)
+    ]
+
+
+def _permit(record: Record, actor: Actor, offer: Offer) -> Lever | None:
+    """For who may permit, and in its place, off, where the run stopped for want of a permit."""
+    run = record.run
+    blocked = run.status == RunStatus.FAILED and run.failure == Failure.EFFECT_BLOCKED
+    if not offer.available:
+        return Lever("Permit a type", "", "lock-open", reason=offer.reason) if blocked else None
+    is_next = blocked and _awaits_permit(record)
+    href = reverse("run_permit", args=[actor.workspace.id, run.id])
+    return Lever("Permit a type…", href, "lock-open", look="primary" if is_next else "")
+
+
+def _what_it_failed_for(record: Record, actor: Actor, offers: dict[str, Offer]) -> list[Lever]:
+    """Where a run failed for what a person can answer, that is the useful act: Continue alone would fail again."""
+    run = record.run
+    if run.status != RunStatus.FAILED:
+        return []
+    if run.failed_on_answer:
+        offer = offers[OperatorCommand.ASK_AGAIN]
+        return [_lever(record, actor, offer, "Ask again", "run_ask_again", "messages-square", primary=True)]
+    if run.failure == Failure.OBLIGATION_DROPPED:
+        offer = offers[OperatorCommand.SETTLE_DROPPED]
+        words = "Settle what it dropped"
+        return [_lever(record, actor, offer, words, "run_dropped", "shield-check", primary=True)]
+    return []
+
+
+def _awaits_permit(record: Record) -> bool:
+    """Whether the type that the run stopped at is not permitted yet; then Continue alone would fail again."""
+    run = record.run
+    stopped = next((effect for effect in record.effects if effect.id == run.failure_effect), None)
+    return stopped is None or stopped.effect_type not in permitted_types(run.id)
 
 
 def _lever(

@@ -61,6 +61,9 @@
       if (!(node instanceof Element)) { return true; }
       // Only the control itself is left alone: everything round it follows the server.
       if (isTouched(node)) { return false; }
+      // What was asked of a receiver stays while it is about the same: the page that comes does not have it.
+      if (node.hasAttribute("data-answered") && next instanceof Element && !next.hasAttribute("data-answered") &&
+          next.id === node.id) { return false; }
       return !(node.isEqualNode && next instanceof Element && node.isEqualNode(next));
     };
     Idiomorph.defaults.callbacks.beforeAttributeUpdated = function (name, node) {

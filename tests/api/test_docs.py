@@ -18,7 +18,13 @@ def test_the_description_names_what_is_required(client: Client) -> None:
     assert set(post["responses"]) >= {"200", "201", "400", "401", "403", "413", "415", "422"}
     assert [one["name"] for one in post["parameters"] if one["required"]] == ["Idempotency-Key"]
     assert post["requestBody"]["content"]["application/json"]["schema"]["required"] == ["workflow", "input"]
-    assert set(described["paths"]) == {"/api/v1/runs", "/api/v1/runs/{run_id}"}
+    assert set(described["paths"]) == {
+        "/api/v1/runs",
+        "/api/v1/runs/{run_id}",
+        *(f"/api/v1/runs/{{run_id}}/{one}" for one in ("continue", "ask-again", "pause", "cancel")),
+        "/api/v1/runs/{run_id}/branches",
+        "/api/v1/runs/{run_id}/replays",
+    }
 
 
 def test_the_page_says_every_operation_without_a_script_of_its_own(client: Client) -> None:

@@ -20,7 +20,7 @@ import pytest
 from django.db import connection
 from django.db.models.functions import Now
 
-from console.models import Workspace
+from console.models import Worker, Workspace
 from demo.receiver.app import Receiver
 from demo.receiver.loopback import listen
 from demo.receiver.store import SCHEMA, open_store
@@ -137,7 +137,18 @@ class Engine:
             patch.setattr(execution, "workflows", lambda: {workflow.id: workflow})
             self.process.held.update(execution.register_workflows())
         self.held.append(workflow.id)
+        self.tell()
         return WorkflowVersion.objects.get(name=workflow.name, version=workflow.version)
+
+    def let_go(self, *held: str) -> None:
+        """This process holds these versions no more, as after a deployment without them."""
+        for one in held:
+            self.process.held.pop(one, None)
+        self.tell()
+
+    def tell(self) -> None:
+        """What this process holds, in its row: commands ask there."""
+        Worker.objects.filter(id=self.process.row.id).update(versions=self.process.versions)
 
     def begin(self, graph: Any, given: dict[str, Any] | None = None, **fields: Any) -> Run:
         """Start a run of *graph* (or of a Workflow): a queued row, which no worker has taken yet."""
@@ -239,5 +250,4 @@ def engine(process: WorkerProcess, committed: tuple[World, str]) -> Iterator[Eng
     world, receiver = committed
     engine = Engine(process, world, receiver)
     yield engine
-    for version in engine.held:
-        process.held.pop(version, None)
+    engine.let_go(*engine.held)

@@ -65,7 +65,7 @@ def test_a_kill_switch_pauses_the_run_and_continue_sends_once_it_is_lifted(
 ) -> None:
     run = engine.run(line(sends), {"log": []})
     assert run.status == RunStatus.PAUSED
-    assert "Sending was stopped by Releaser (A receiver crm): It doubles things." in run.failure_text
+    assert "Sending was stopped by Releaser (the receiver crm): It doubles things." in run.failure_text
     assert engine.made(effect_of(run)) == []
     assert engine.continue_(run).status == RunStatus.PAUSED, "while it is on nothing is sent"
     lift(engine, stopped)

@@ -6,9 +6,10 @@ import uuid
 
 import pytest
 
+from console.models import BulkStatus
 from effects.commands import bulk_recover, repeat, stop_sending
 from effects.models import Approval, Effect, Order, Recovery
-from effects.states import ApprovalStatus, OrderStatus, RecoveryStatus, StopScope
+from effects.states import ApprovalStatus, OrderStatus, StopScope
 from runs.states import RunStatus
 from tests.people import World
 from tests.process.journeys import Receiver, approve, begin, reaches
@@ -71,7 +72,7 @@ def test_after_an_outage_all_that_was_held_is_recovered_in_bulk_once_each(live: 
     )
     wait_for(
         "the recovery to be done",
-        lambda: Recovery.objects.filter(id=started.id, status=RecoveryStatus.DONE).exists(),
+        lambda: Recovery.objects.filter(id=started.id, status=BulkStatus.DONE).exists(),
     )
     for order in Order.objects.filter(workspace=live.workspace, kind="deliver_again"):
         assert ended(order).status == OrderStatus.DONE, order.outcome

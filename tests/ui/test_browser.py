@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import mimetypes
 import re
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import AnonymousUser
 from django.template import engines
+from django.template.loader import render_to_string
 from django.test import RequestFactory
 from playwright.sync_api import Browser, Page, Route, expect
 
@@ -174,6 +178,41 @@ def test_what_was_not_touched_follows_the_server(live: Server) -> None:
     live.page.evaluate("window.streams[0].say('run:1')")
     expect(live.page.locator("#count")).to_have_text("2")
     assert live.page.input_value("#typed") == "server 2"
+
+
+def preview_of(revision: int, shown: str = "") -> str:
+    """The part of a page that has the receiver asked what is there now."""
+    effect = SimpleNamespace(receiver=SimpleNamespace(name="crm"))
+    seen = SimpleNamespace(problem=shown, at=datetime(2026, 12, 1, 9, tzinfo=UTC)) if shown else None
+    comparison = {"action": "/ask", "effect": effect, "shown": seen, "mark": f"eff_1-{revision}"}
+    return render_to_string("effects/_preview.html", {"comparison": comparison}, request_of())
+
+
+def test_what_is_there_now_is_asked_once_when_the_page_opens_and_stays_while_it_is_about_the_same(
+    server: Server,
+) -> None:
+    page, answers = server.page, [0]
+    page.add_init_script(FAKE_STREAM)
+    asks = itertools.count(1)
+    server.paths["/ask"] = lambda route: (200, preview_of(1, f"answer {next(asks)}."))
+    server.paths["/"] = server.paths["/part"] = live_page(answers, extra=preview_of(1))
+    server.open("/")
+    until(page, "window.streams.length === 1 && window.streams[0].readyState === 1")
+    expect(page.locator("[id^=preview]")).to_contain_text("answer 1.")
+    page.evaluate("window.streams[0].say('run:1')")
+    expect(page.locator("#count")).to_have_text("2")
+    expect(page.locator("[id^=preview]")).to_contain_text("answer 1.")
+    assert server.asked.count("POST /ask") == 1
+    page.get_by_role("button", name="Look again").click()
+    expect(page.locator("[id^=preview]")).to_contain_text("answer 2.")
+
+    # Another payload: what was shown is about the one before.
+    server.paths["/ask"] = lambda route: (200, preview_of(2, "of the second."))
+    server.paths["/part"] = live_page([6], extra=preview_of(2))
+    page.evaluate("window.streams[0].say('run:1')")
+    expect(page.locator("#count")).to_have_text("7")
+    expect(page.locator("[id^=preview]")).not_to_contain_text("answer 2.")
+    expect(page.locator("[id^=preview]")).to_contain_text("of the second.")
 
 
 def test_a_lost_connection_is_said_and_caught_up_after(live: Server) -> None:

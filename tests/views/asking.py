@@ -14,7 +14,7 @@ from console.models import User
 from effects import approvals
 from effects.approvals import Pause, Request, request_for_effect
 from effects.intents import Why, propose
-from effects.models import Approval, Effect, WouldHave
+from effects.models import Approval, Effect
 from effects.states import Asked, Decision, Stance
 from runs.commands.start import start
 from runs.models import Run, WorkflowVersion
@@ -61,7 +61,13 @@ class HeldByNobody:
     def check_permitted(self) -> None:
         return None
 
-    def recorded_result(self, intended: WouldHave) -> None:
+    def earlier(self, position: str, effect_type: str, command_key: str) -> None:
+        return None
+
+    def inherited(self, effect_id: str) -> None:
+        return None
+
+    def intended_before(self, would_have_id: str) -> None:
         return None
 
 

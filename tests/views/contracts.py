@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from demo.contracts import create_offer, credit_offer, open_ticket, send_mail
+from effects.catalogue import natural_key
 from effects.contracts import Asking, Compensates, EffectContract
 from effects.states import Dedup
 from effects.wires import HttpWire
@@ -47,6 +48,28 @@ apology = EffectContract(
     compensates=Compensates("mail.send"),
 )
 
+#: Written over what is at its address; the address of the person in it is protected, and what is there can be seen.
+customer = natural_key.upsert(
+    "test.customer",
+    version=1,
+    title="Write a customer",
+    receiver="crm",
+    path="/v1/customers/{effect_id}",
+    recipient="name",
+    schema={
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "title": "Name"},
+            "email": {"type": "string", "title": "Mail address"},
+            "phone": {"type": "string", "title": "Telephone"},
+        },
+        "required": ["name", "email"],
+        "additionalProperties": False,
+    },
+    mask=("email",),
+    asking=Asking(group="Sales approvers"),
+)
+
 CONTRACTS = (
     create_offer,
     credit_offer,
@@ -57,4 +80,5 @@ CONTRACTS = (
     offer,
     queried,
     apology,
+    customer,
 )

@@ -144,9 +144,9 @@ def effect(
     key: str = "offer",
     reference: str = "",
     number: int = 4,
+    kind: str = "crm.create_offer",
 ) -> Effect:
     position = position_hash(f"{node}{number}")
-    kind = "crm.create_offer"
     command = Command.objects.create(
         workspace=world.workspace,
         run_id=run.id,

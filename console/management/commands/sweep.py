@@ -20,6 +20,7 @@ from effects.commands import bulk_recover
 from effects.contracts import ContractError
 from effects.models import Effect
 from runs import recovery
+from runs.commands import bulk_continue
 from runs.engine.registry import WorkflowRefused
 from runs.execution import FingerprintChanged, register_workflows
 
@@ -78,6 +79,7 @@ class Sweep:
             recovery.ring_again,
             orders.ring_again,
             bulk_recover.work,
+            bulk_continue.work,
             self._look,
             self._scan,
         ]

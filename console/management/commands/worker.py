@@ -14,6 +14,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from console import database
+from console.celery import REPLAYER
 from console.stack import BASE
 from console.supervise import Backoff, describe, end, has_ended, tethered
 
@@ -29,8 +30,15 @@ class Command(BaseCommand):
     requires_system_checks: list[str] = []  # the child makes them
 
     def add_arguments(self, parser: CommandParser) -> None:
-        parser.add_argument("--concurrency", type=int, default=8, help="threads (default 8)")
+        parser.add_argument(
+            "--concurrency", type=int, default=8, help="threads, or a replayer's processes (default 8)"
+        )
         parser.add_argument("--queues", help="comma-separated (default: every queue of the application)")
+        parser.add_argument(
+            "--replayer",
+            action="store_true",
+            help="take runs in evidence and simulation, one after the other, each in a process that can reach nothing else",
+        )
         parser.add_argument("--loglevel", default="info")
         parser.add_argument(
             "--no-restart", action="store_true", help="end when the child ends, with its status"
@@ -40,34 +48,49 @@ class Command(BaseCommand):
         database.require()
         command = celery_command(
             concurrency=options["concurrency"],
-            queues=options["queues"] or default_queues(),
+            queues=options["queues"] or default_queues(replayer=options["replayer"]),
             loglevel=options["loglevel"],
+            replayer=options["replayer"],
         )
+        if options["replayer"]:
+            os.environ[REPLAYER] = "1"
         status = Keeper(command, restart=not options["no_restart"], say=self.stderr.write).run()
         sys.exit(status)
 
 
-def default_queues() -> str:
+def default_queues(*, replayer: bool = False) -> str:
     """The queues of the workflows that this deployment holds. CommandError for one that can't be used, naming it."""
     from console.celery import worker_queues
     from effects.contracts import ContractError
     from runs.engine.registry import WorkflowRefused
 
     try:
-        return ",".join(worker_queues())
+        return ",".join(worker_queues(replayer=replayer))
     except (WorkflowRefused, ContractError) as refused:
         raise CommandError(str(refused)) from None
 
 
 def celery_command(
-    *, concurrency: int, queues: str, loglevel: str, app: str = "console.celery:app"
+    *,
+    concurrency: int,
+    queues: str,
+    loglevel: str,
+    replayer: bool = False,
+    app: str = "console.celery:app",
 ) -> list[str]:
+    # A replayer forks a child for each run by itself (runs.apart), and so must not have threads.
+    pool = ("solo",) if replayer else ("threads", "--concurrency", str(concurrency))
     return [
         sys.executable,
         *("-m", "celery", "--quiet", "-A", app, "worker"),
-        *("--pool", "threads", "--concurrency", str(concurrency), "--loglevel", loglevel),
+        *("--pool", *pool, "--loglevel", loglevel),
         # Several on one machine must not share a name. Nothing here listens to what workers tell each other.
-        *("--hostname", f"worker-{os.getpid()}@%h", "--without-gossip", "--without-mingle"),
+        *(
+            "--hostname",
+            f"{'replayer' if replayer else 'worker'}-{os.getpid()}@%h",
+            "--without-gossip",
+            "--without-mingle",
+        ),
         *(("--queues", queues) if queues else ()),
     ]
 
