@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import date
 from typing import Any
 
+from console.kernel.canonical import JSONValue
 from effects.contracts import Asking, Compensates, EffectContract, Fact
 from effects.states import Dedup, Reversibility
 from effects.wires import HookReading, HttpListing, HttpLookUp, HttpWire, Progress, SmtpWire
@@ -33,6 +35,11 @@ def _made_in(resource: str) -> HttpListing:
     return HttpListing(
         f"/v1/{resource}?created_since={{since}}", items="data", matches="external_id", after="after"
     )
+
+
+def _simulated(prefix: str) -> Callable[[dict[str, Any]], JSONValue]:
+    """What the receiver would answer to a payload that it takes, under a number that nobody takes for one of its own."""
+    return lambda payload: {"id": f"{prefix}_simulated", **payload}
 
 
 def amount(payload: dict[str, Any]) -> str:
@@ -75,6 +82,7 @@ create_offer = EffectContract(
     dedup=Dedup.KEY,
     retention=7 * 24 * 3600,
     deadline=4,
+    creates=True,
     asking=Asking(group="Sales approvers"),
     harmless=lambda text: {
         "customer_id": "probe",
@@ -83,6 +91,7 @@ create_offer = EffectContract(
         "amount_minor": 1,
         "currency": "EUR",
     },
+    double=_simulated("off"),
     summary=lambda payload: f"{amount(payload)} for {payload['customer_id']}",
     facts=(
         _documented("The same key, path and body get the stored answer, with Idempotent-Replay: true."),
@@ -126,6 +135,7 @@ credit_offer = EffectContract(
     dedup=Dedup.KEY,
     retention=7 * 24 * 3600,
     deadline=4,
+    creates=True,
     asking=Asking(group="Sales approvers"),
     compensates=Compensates("crm.create_offer", amount="amount_minor", reference="offer_id"),
     harmless=lambda text: {
@@ -135,6 +145,7 @@ credit_offer = EffectContract(
         "currency": "EUR",
         "note": f"A probe, to be ignored: {text}"[:200],
     },
+    double=_simulated("crd"),
     summary=lambda payload: f"{amount(payload)} of {payload['offer_id']} for {payload['customer_id']}",
     facts=create_offer.facts,
 )
@@ -168,6 +179,7 @@ send_mail = EffectContract(
         "body": "Nothing is to be done about this mail.",
         "customer_id": "probe",
     },
+    double=lambda _: {"id": "mail_simulated", "reply": "not sent: a simulation"},
     summary=lambda payload: str(payload["subject"]),
     facts=(_documented("The mail catcher keeps every mail, also one that it had before."),),
 )
@@ -204,12 +216,14 @@ open_ticket = EffectContract(
     authoritative=True,
     settle=1,
     deadline=4,
+    creates=True,
     harmless=lambda text: {
         "customer_id": "probe",
         "subject": f"A probe, to be ignored: {text}",
         "description": "Nothing is to be done about this ticket.",
         "priority": "low",
     },
+    double=_simulated("tic"),
     summary=lambda payload: f"{payload['subject']} ({payload['priority']})",
     facts=(
         _documented("A second ticket with the same external_id gets 409 external_id_taken."),
@@ -261,6 +275,7 @@ reserve_seats = EffectContract(
     synchronous=False,
     final_within=3600,
     creates=True,
+    double=_simulated("res"),
     summary=lambda payload: f"{payload['seats']} seats for {payload['customer_id']}",
     facts=(
         _documented(
