@@ -29,6 +29,9 @@ hypothesis.settings.load_profile("signalbox")
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_blocker: DjangoDbBlocker) -> None:
     """The plugin has set the database up already. The workflows' rows are made once, for all tests."""
+    # The first page of a test would load the engine with all that stands on it, in the middle of the test's transaction:
+    # on a busy machine that takes longer than a transaction may stand idle.
+    import console.urls  # noqa: F401
     from runs.execution import register_workflows
 
     with django_db_blocker.unblock():

@@ -38,6 +38,7 @@ TEST_WORKFLOWS = (
     "tests.workflows.questions:workflow",
     "tests.workflows.slow:workflow",
     "tests.workflows.ready:in_flight",
+    "tests.workflows.stray:workflow",
 )
 #: Held by no worker of the stack: the tests start and stop their workers.
 UNHELD_WORKFLOWS = (
@@ -76,6 +77,8 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
         SIGNALBOX_RECEIVER_SECRETS=_stopping.enter_context(tempfile.TemporaryDirectory()),
         # The tests' Postgres is started without fsync: it may lose what it has confirmed.
         SIGNALBOX_DURABLE_ONLY="no",
+        # Tests import LangGraph in any order; the product switches this on before it does.
+        LANGGRAPH_STRICT_MSGPACK="true",
         # Read when the demo's workflows are imported; a test that speaks to them sets where they are.
         DEMO_MODEL_URL="http://127.0.0.1:9",
     )

@@ -146,7 +146,12 @@ class Stack:
         crashes.mkdir()
         self._worker("worker", WORKFLOWS)
         self._worker("crashing", TEST_WORKFLOWS, keep=True, SIGNALBOX_TEST_CRASHES=str(crashes))
-        for name in ("worker", "crashing"):
+        self.run(
+            *("replayer", "-m", "tests.worker", "--replayer"),
+            SIGNALBOX_WORKFLOWS=",".join((*WORKFLOWS, *TEST_WORKFLOWS)),
+            SIGNALBOX_MODEL_ADDRESSES=self.model,
+        )
+        for name in ("worker", "crashing", "replayer"):
             self._until_ready(name)
         wait_for("the web process", self._answers)
 

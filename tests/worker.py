@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 
 
 def main() -> None:
@@ -14,14 +15,19 @@ def main() -> None:
 
 
 def work() -> None:
-    from console.celery import app, worker_queues
+    from console.celery import REPLAYER, app, worker_queues
 
+    replayer = "--replayer" in sys.argv
+    pool: tuple[str, ...] = ("threads", "--concurrency", "8")
+    if replayer:
+        os.environ[REPLAYER] = "1"
+        pool = ("solo",)
     app.worker_main(
         [
             "worker",
-            *("--pool", "threads", "--concurrency", "8", "--loglevel", "info"),
+            *("--pool", *pool, "--loglevel", "info"),
             *("--hostname", f"test-{os.getpid()}@%h", "--without-gossip", "--without-mingle"),
-            *("--queues", ",".join(worker_queues())),
+            *("--queues", ",".join(worker_queues(replayer=replayer))),
         ]
     )
 

@@ -15,6 +15,7 @@ from django.db import transaction
 from django.db.models.functions import Now
 from django.http import HttpResponse
 
+from console.models import BulkStatus
 from demo.receiver.loopback import Request
 from effects import ledger
 from effects.commands import bulk_recover
@@ -22,7 +23,7 @@ from effects.ledger import Refused, Visit, Wait
 from effects.models import Effect, Recovery, Review
 from effects.origin import Result
 from effects.receivers.exchange import exchange
-from effects.states import RecoveryStatus, Verdict
+from effects.states import Verdict
 from runs.states import RunStatus
 from tests.battery.bench import Bench
 from tests.battery.proxies import doubling
@@ -90,7 +91,7 @@ def test_13_bulk(bench: Bench, stack: Stack) -> None:
 
     def ended() -> bool:
         """At its rate it takes 40 s; here it is always late, and takes as many in a turn as it may."""
-        running = Recovery.objects.filter(id=recovery.id, status=RecoveryStatus.RUNNING)
+        running = Recovery.objects.filter(id=recovery.id, status=BulkStatus.RUNNING)
         return not running.update(next_at=Now() - timedelta(hours=1))
 
     wait_for("the recovery to end", ended, within=180)

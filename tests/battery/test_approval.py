@@ -294,6 +294,7 @@ def test_70_launcher(bench: Bench, engine: Engine) -> None:
     run = engine.begin(asks(bench), {"log": []})
     Run.objects.filter(id=run.id).update(
         kind="branch",
+        starter=bench.world.developer,
         parent_run=parent,
         parent_checkpoint=parent.checkpoints.first(),
         launch_reason="Another amount",

@@ -58,7 +58,7 @@ def test_each_command_and_its_arguments_exist(name: str) -> None:
 
 
 def test_compose_and_procfile_run_the_same_processes() -> None:
-    assert PRODUCT - {"setup"} == set(procfile()) == {"web", "worker", "sweep"}
+    assert PRODUCT - {"setup"} == set(procfile()) == {"web", "worker", "replayer", "sweep"}
     for name, command in procfile().items():
         assert SERVICES[name].get("command", image_command()) == command
 

@@ -105,14 +105,14 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Homes]:
 def test_what_dies_comes_back_while_the_rest_lives(homes: Homes) -> None:
     stack = homes.up("one", "--no-seed")
     port = stack.wait_ready()
-    eventually(lambda: "ready." in stack.text(), 60)  # the worker's own word
+    eventually(lambda: stack.text().count("ready.") == 2, 60)  # the worker's own word, and the replayer's
     processes = {p.pid: p for p in psutil.Process(stack.process.pid).children(recursive=True)}
     celery = [pid for pid, p in processes.items() if "celery" in p.cmdline()]
     postgres = [pid for pid, p in processes.items() if p.name() == "postgres" and "-D" in p.cmdline()]
-    assert (len(celery), len(postgres)) == (1, 1)
+    assert (len(celery), len(postgres)) == (2, 1)
     for pid in (*celery, *postgres):
         os.kill(pid, signal.SIGKILL)
-    eventually(lambda: stack.text().count("ready.") >= 2, 60)
+    eventually(lambda: stack.text().count("ready.") >= 4, 60)
     eventually(lambda: "Postgres has ended; starting it again" in stack.text())
     eventually(lambda: health(port) == 200, 15)
     assert stack.process.poll() is None
